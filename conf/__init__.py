@@ -1,0 +1,1 @@
+"""Recipes and their Hydra groups. A package, so that they ship in the wheel."""

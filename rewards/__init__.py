@@ -1,0 +1,1 @@
+"""Reward functions, their contract and the server that scores with them. Imports nothing of orchestrator."""
