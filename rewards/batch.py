@@ -1,0 +1,82 @@
+"""A batch of samples, and how it is cut into the units that a function is called with."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rewards.contract import Granularity
+
+Text = str | list[dict[str, Any]]
+"""Plain text, or a list of chat messages (`role`, `content`)."""
+
+STATUSES = ("completed", "truncated", "aborted")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Samples as columns. Every list has one entry per sample."""
+
+    prompts: Sequence[Text]
+    completions: Sequence[Text]
+    columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    group_ids: Sequence[str | int] | None = None
+    statuses: Sequence[str] | None = None
+
+    def __len__(self) -> int:
+        return len(self.prompts)
+
+    def take(self, indices: Sequence[int]) -> "Batch":
+        """The same columns, cut to these samples in this order."""
+        return Batch(
+            prompts=[self.prompts[i] for i in indices],
+            completions=[self.completions[i] for i in indices],
+            columns={name: [column[i] for i in indices] for name, column in self.columns.items()},
+            group_ids=None if self.group_ids is None else [self.group_ids[i] for i in indices],
+            statuses=None if self.statuses is None else [self.statuses[i] for i in indices],
+        )
+
+    def to_wire(self) -> dict[str, Any]:
+        """The keyword arguments that rebuild this batch, for JSON."""
+        return {
+            "prompts": self.prompts,
+            "completions": self.completions,
+            "columns": self.columns,
+            "group_ids": self.group_ids,
+            "statuses": self.statuses,
+        }
+
+
+def batch_problem(batch: Batch) -> str | None:
+    """What makes this batch unusable, or None: lengths that differ, unknown statuses."""
+    lengths = {"prompts": len(batch.prompts), "completions": len(batch.completions)}
+    lengths |= {f"columns.{name}": len(column) for name, column in batch.columns.items()}
+    lengths |= {"group_ids": len(batch.group_ids)} if batch.group_ids is not None else {}
+    lengths |= {"statuses": len(batch.statuses)} if batch.statuses is not None else {}
+    if len(set(lengths.values())) > 1:
+        return "all lists must have the same length, got " + ", ".join(f"{k}: {v}" for k, v in lengths.items())
+    for index, status in enumerate(batch.statuses or ()):
+        if status not in STATUSES:
+            return f"statuses[{index}] is {status!r}, expected one of {STATUSES}"
+    return None
+
+
+def aborted_samples(batch: Batch) -> list[int]:
+    """Samples whose generation was cut off by the system: they have nothing that could be scored."""
+    return [i for i, status in enumerate(batch.statuses or ()) if status == "aborted"]
+
+
+def plan_units(batch: Batch, granularity: Granularity) -> list[tuple[int, ...]]:
+    """Sample indices of each call: aborted samples in none, every other sample in exactly one.
+
+    Groups keep the order of their first sample; their samples need not be contiguous.
+    """
+    skipped = set(aborted_samples(batch))
+    live = [i for i in range(len(batch)) if i not in skipped]
+    if granularity == "sample":
+        return [(i,) for i in live]
+    if granularity == "batch" or batch.group_ids is None:
+        return [tuple(live)] if live else []
+    groups: dict[str | int, list[int]] = {}
+    for index in live:
+        groups.setdefault(batch.group_ids[index], []).append(index)
+    return [tuple(members) for members in groups.values()]

@@ -1,0 +1,179 @@
+"""What a reward function is called, and what it may return.
+
+A function returns one item per sample of its unit: a finite number, None ("not mine"), or a dict holding the
+configured `key`. Everything else is a `Failure` that names function, sample and value; nothing becomes a silent zero.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from numbers import Real
+from typing import Any, Literal, get_args
+
+Granularity = Literal["sample", "group", "batch"]
+FailureKind = Literal["contract", "input", "exception", "timeout", "crash", "unavailable"]
+
+GRANULARITIES: tuple[str, ...] = get_args(Granularity)
+LONGEST_VALUE = 200  # characters of a repr in an error: enough to recognise, too few to flood a log
+
+
+class SpecError(ValueError):
+    """A FunctionSpec that cannot be meant."""
+
+
+@dataclass(frozen=True)
+class FunctionSpec:
+    """One reward function of a recipe. Raises SpecError."""
+
+    name: str
+    target: str
+    """`package.module:name`, `file.py:name`, or the bare name of a built-in."""
+    weight: float = 1.0
+    granularity: Granularity | None = None
+    """The unit of calls, time limits and retries. None: what the function declares, else the batch."""
+    key: str | None = None
+    """For functions that return dicts: the entry that is the reward."""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """Bound as keyword arguments at every call."""
+
+    def __post_init__(self) -> None:
+        if not self.name or "/" in self.name:
+            raise SpecError(f"a reward function needs a name without '/', not {self.name!r}")
+        if isinstance(self.weight, bool) or not isinstance(self.weight, Real) or not math.isfinite(self.weight):
+            raise SpecError(f"{self.name}: weight must be a finite number, not {self.weight!r}")
+        if self.granularity is not None and self.granularity not in GRANULARITIES:
+            raise SpecError(f"{self.name}: granularity must be one of {GRANULARITIES}, not {self.granularity!r}")
+        if not isinstance(self.params, Mapping):
+            raise SpecError(f"{self.name}: params must be a mapping, not {self.params!r}")
+
+
+def spec_from_mapping(raw: Mapping[str, Any]) -> FunctionSpec:
+    """A FunctionSpec from a recipe or a command line. `name` defaults to the target's. Raises SpecError."""
+    known = [f.name for f in fields(FunctionSpec)]
+    for unknown in sorted(set(raw) - set(known)):
+        near = get_close_matches(unknown, known, n=1)
+        raise SpecError(f"unknown key {unknown!r}" + (f" (did you mean {near[0]!r}?)" if near else f", known: {known}"))
+    target = raw.get("target")
+    if not isinstance(target, str) or not target:
+        raise SpecError(f"a reward function needs a target such as 'file.py:name', not {target!r}")
+    given = {key: value for key, value in raw.items() if value is not None}  # null in a recipe: the default
+    return FunctionSpec(**{"name": target.rpartition(":")[2], **given})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """One sample with the score that a function must give it: half of a SELF_TEST pair (right, wrong)."""
+
+    completion: str
+    score: float
+    prompt: str = ""
+    columns: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Why a sample, or a whole unit (index None), has no score."""
+
+    function: str | None
+    """None when no single function is to blame."""
+    index: int | None
+    message: str
+    value: str | None = None
+    """repr of what the function returned, where that is the problem."""
+    kind: FailureKind = "contract"
+
+
+class ContractError(Exception):
+    """Scoring failed. Carries every failure; the attributes are those of the first."""
+
+    def __init__(self, failures: Sequence[Failure]) -> None:
+        first = failures[0]
+        more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+        super().__init__(first.message + more)
+        self.failures = tuple(failures)
+        self.function, self.index = first.function, first.index
+        self.value, self.message = first.value, first.message
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A unit's return after the contract: one value per sample, other numeric dict keys as logs."""
+
+    values: list[float | None]
+    logs: dict[str, list[Any]]
+    failures: list[Failure]
+
+
+def short_repr(value: object) -> str:
+    """repr that survives a broken __repr__ and ends after LONGEST_VALUE characters."""
+    try:
+        text = repr(value)
+    except Exception as error:
+        text = f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
+    return text if len(text) <= LONGEST_VALUE else text[:LONGEST_VALUE] + "..."
+
+
+def check_returned(function: str, key: str | None, raw: object, indices: Sequence[int]) -> Checked:
+    """Hold what `function` returned for the samples `indices` against the contract."""
+    items = _as_items(raw)
+    if isinstance(items, str) or len(items) != len(indices):
+        got = items if isinstance(items, str) else f"{len(items)} items"
+        where = f"sample {indices[0]}" if len(indices) == 1 else f"{len(indices)} samples"
+        message = f"{function} returned {got} for {where}, expected a list of {len(indices)}"
+        index = indices[0] if len(indices) == 1 else None
+        failure = Failure(function=function, index=index, message=message, value=short_repr(raw))
+        return Checked([None] * len(indices), {}, [failure])
+    checked = Checked([], {}, [])
+    for position, (index, item) in enumerate(zip(indices, items, strict=True)):
+        value, problem = _reward(item, key)
+        checked.values.append(value)
+        if problem:
+            message = f"{function} returned {problem} for sample {index}"
+            checked.failures.append(Failure(function=function, index=index, message=message, value=short_repr(item)))
+        elif isinstance(item, Mapping):
+            _collect_logs(item, key, checked.logs, position, len(indices))
+    return checked
+
+
+def _as_items(raw: object) -> list[Any] | str:
+    """The items of an ordered return value, or words for what came instead."""
+    if isinstance(raw, (list, tuple)):
+        return list(raw)
+    if getattr(raw, "ndim", None) == 1 and hasattr(raw, "tolist"):  # a NumPy array or a tensor
+        return list(raw.tolist())
+    return f"a {type(raw).__name__}"
+
+
+def _reward(item: object, key: str | None) -> tuple[float | None, str | None]:
+    """(reward, None) or (None, what is wrong with the item)."""
+    if item is None:
+        return None, None
+    if isinstance(item, Mapping):
+        if key is None:
+            return None, f"a dict, but no `key` is configured (it has {[str(k) for k in item]})"
+        if key not in item:
+            return None, f"a dict without the configured key {key!r} (it has {[str(k) for k in item]})"
+        return (None, None) if item[key] is None else _number(item[key])
+    if key is not None:
+        return None, f"a {type(item).__name__}, but key {key!r} is configured, so a dict was expected"
+    return _number(item)
+
+
+def _number(item: object) -> tuple[float | None, str | None]:
+    if getattr(item, "shape", None) == () and hasattr(item, "item"):  # a NumPy scalar or a 0-d tensor
+        item = item.item()
+    if not isinstance(item, Real):
+        return None, f"a {type(item).__name__} instead of a number"
+    try:
+        value = float(item)
+    except OverflowError:
+        return None, "a number beyond the range of a float"
+    return (value, None) if math.isfinite(value) else (None, "NaN" if math.isnan(value) else "an infinite number")
+
+
+def _collect_logs(item: Mapping[Any, Any], key: str | None, logs: dict[str, list[Any]], at: int, count: int) -> None:
+    for name, entry in item.items():
+        value, problem = _number(entry)
+        if name != key and problem is None:
+            logs.setdefault(str(name), [None] * count)[at] = value

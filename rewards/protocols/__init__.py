@@ -1,0 +1,1 @@
+"""HTTP dialects: each turns its requests into a Batch and a ScoreResult into its replies."""

@@ -1,0 +1,121 @@
+"""From what each function gave to one reward per sample; and scoring in this process, without a server."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rewards.adapters import Bound, bind, missing_column
+from rewards.batch import Batch, Text, aborted_samples, batch_problem, plan_units
+from rewards.contract import ContractError, Failure, FunctionSpec, Granularity
+from rewards.execute import UnitResult, run_unit
+
+OnError = Literal["fail", "mask"]
+
+
+@dataclass(frozen=True)
+class FunctionScores:
+    """One function over a whole batch. A sample is None where the function did not, or could not, score it."""
+
+    values: list[float | None]
+    logs: dict[str, list[Any]]
+    failures: list[Failure]
+    failed: frozenset[int]
+    """Samples that are None because something went wrong, not because the function said "not mine"."""
+
+
+@dataclass(frozen=True)
+class ScoreResult:
+    """Scores of a batch, in the batch's order."""
+
+    components: dict[str, list[float | None]]
+    rewards: list[float | None]
+    """Weighted sum of the components that are not None. None: aborted, or a function failed on the sample."""
+    errors: list[Failure]
+    logs: dict[str, list[Any]]
+    """`function/key` -> one value per sample."""
+    aborted: list[int]
+
+
+def merge_units(count: int, results: Iterable[tuple[Sequence[int], UnitResult]]) -> FunctionScores:
+    """Put the units' results back in the batch's order."""
+    scores = FunctionScores([None] * count, {}, [], frozenset())
+    failed: set[int] = set()
+    for indices, unit in results:
+        for position, index in enumerate(indices):
+            scores.values[index] = unit.values[position]
+            for key, column in unit.logs.items():
+                scores.logs.setdefault(key, [None] * count)[index] = column[position]
+        for failure in unit.failures:
+            scores.failures.append(failure)
+            failed.update(indices if failure.index is None else (failure.index,))
+    return FunctionScores(scores.values, scores.logs, scores.failures, frozenset(failed))
+
+
+def combine(batch: Batch, weights: Mapping[str, float], scores: Mapping[str, FunctionScores]) -> ScoreResult:
+    """Weighted totals. A sample on which one function failed has no total: a partial sum is a wrong number."""
+    aborted = aborted_samples(batch)
+    failed = frozenset().union(*(s.failed for s in scores.values()))
+    rewards: list[float | None] = [None] * len(batch)
+    errors = [failure for s in scores.values() for failure in s.failures]
+    for index in sorted(set(range(len(batch))) - failed - set(aborted)):
+        parts = [weights[name] * v for name, s in scores.items() if (v := s.values[index]) is not None]
+        total = math.fsum(parts)
+        if parts and math.isfinite(total):
+            rewards[index] = total
+        else:
+            what = "the weighted total is not finite for" if parts else "no function scored"
+            errors.append(Failure(function=None, index=index, message=f"{what} sample {index}"))
+    return ScoreResult(
+        components={name: s.values for name, s in scores.items()},
+        rewards=rewards,
+        errors=errors,
+        logs={f"{name}/{key}": column for name, s in scores.items() for key, column in s.logs.items()},
+        aborted=aborted,
+    )
+
+
+def input_problem(name: str, required: Iterable[str], granularity: Granularity, batch: Batch) -> Failure | None:
+    """What the caller left out for this function, or None."""
+    message = missing_column(name, required, batch.columns)
+    if message is None and granularity == "group" and batch.group_ids is None:
+        message = f"{name} scores whole groups: the batch needs group_ids"
+    return Failure(function=name, index=None, message=message, kind="input") if message else None
+
+
+class Scorer:
+    """Runs functions in this process: for cheap ones, and for tests. There is no time limit here."""
+
+    def __init__(self, specs: Sequence[FunctionSpec], on_error: OnError = "fail") -> None:
+        """Loads the functions. Raises LoadError."""
+        self.functions = [bind(spec) for spec in specs]
+        self.on_error = on_error
+
+    def score(
+        self,
+        prompts: Sequence[Text],
+        completions: Sequence[Text],
+        columns: Mapping[str, Sequence[Any]] | None = None,
+        group_ids: Sequence[str | int] | None = None,
+        statuses: Sequence[str] | None = None,
+    ) -> ScoreResult:
+        """Score one batch. Raises ContractError: on bad input always, on failures unless they are masked."""
+        batch = Batch(
+            prompts=prompts, completions=completions, columns=columns or {}, group_ids=group_ids, statuses=statuses
+        )
+        if problem := batch_problem(batch):
+            raise ContractError([Failure(function=None, index=None, message=problem, kind="input")])
+        for f in self.functions:
+            if missing := input_problem(f.spec.name, f.signature.required, f.granularity, batch):
+                raise ContractError([missing])
+        scores = {f.spec.name: score_here(f, batch) for f in self.functions}
+        result = combine(batch, {f.spec.name: f.spec.weight for f in self.functions}, scores)
+        if result.errors and self.on_error == "fail":
+            raise ContractError(result.errors)
+        return result
+
+
+def score_here(bound: Bound, batch: Batch) -> FunctionScores:
+    """One function over a batch, unit after unit, in the calling thread."""
+    units = plan_units(batch, bound.granularity)
+    return merge_units(len(batch), [(indices, run_unit(bound, batch.take(indices), indices)) for indices in units])

@@ -1,0 +1,193 @@
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from rewards.batch import Batch
+from rewards.contract import FunctionSpec, Granularity
+from rewards.pool import Pool
+from rewards.scoring import FunctionScores
+
+UserFile = Callable[..., str]
+
+SOURCE = """
+import asyncio, ctypes, os, sys, time
+def number(completions, **kwargs):
+    print("noise", input) ; sys.stdout.write("x" * 100000); os.write(1, b"more noise")
+    (text,) = completions
+    if text == "sleep": time.sleep(10)
+    if text == "c-loop": ctypes.PyDLL(None).sleep(10)
+    if text == "die": os.kill(os.getpid(), 9)
+    if text == "flaky" and not os.path.exists("flag"): open("flag", "w").close(); os.kill(os.getpid(), 9)
+    return [float(text) if text.isdigit() else -1.0]
+async def judged(completions, **kwargs):
+    (text,) = completions
+    if text == "block": time.sleep(10)
+    await asyncio.sleep(10 if text == "sleep" else 0.3)
+    return [float(text) if text.isdigit() else -1.0]
+def slowly(completions, **kwargs): time.sleep(0.02); return [float(c) for c in completions]
+def calls(completions, **kwargs):
+    with open("calls", "a") as f: f.write(completions[0] + "\\n")
+    time.sleep(0.05); return [1.0]
+def children(completions, **kwargs):
+    import subprocess
+    subprocess.Popen(["sleep", "4242"]); time.sleep(10)
+def reads(completions, **kwargs): return [float(len(sys.stdin.read())), float(os.environ["OMP_NUM_THREADS"])]
+"""
+
+
+def with_pool(
+    path: str,
+    name: str,
+    body: Callable[[Pool], Awaitable[None]],
+    *,
+    workers: int = 1,
+    timeout_s: float = 1.0,
+    granularity: Granularity = "sample",
+) -> None:
+    async def run() -> None:
+        spec = FunctionSpec(name, f"{path}:{name}", granularity=granularity)
+        pool = Pool([spec], workers=workers, timeout_s=timeout_s)
+        await pool.start()
+        try:
+            await asyncio.wait_for(body(pool), 30)
+        finally:
+            await pool.close()
+
+    asyncio.run(run())
+
+
+def batch(texts: list[str]) -> Batch:
+    return Batch(prompts=[""] * len(texts), completions=texts)
+
+
+async def scores(pool: Pool, texts: list[str]) -> FunctionScores:
+    return next(iter((await pool.score(batch(texts))).values()))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("stuck", ["sleep", "c-loop"])
+def test_one_of_64_exceeds_the_limit(user_file: UserFile, workers: int, stuck: str) -> None:
+    async def body(pool: Pool) -> None:
+        began = time.monotonic()
+        got = await scores(pool, [stuck if i == 20 else str(i) for i in range(64)])
+        assert time.monotonic() - began < 3.0
+        assert got.values == [None if i == 20 else float(i) for i in range(64)]
+        (failure,) = got.failures
+        assert (failure.kind, failure.index) == ("timeout", 20)
+        assert "number exceeded its time limit of 2 s on sample 20" in failure.message
+
+    with_pool(user_file(SOURCE), "number", body, workers=workers, timeout_s=2.0)
+
+
+def test_a_unit_that_kills_its_worker_is_tried_twice(user_file: UserFile, in_tmp: Path) -> None:
+    async def body(pool: Pool) -> None:
+        got = await scores(pool, ["1", "flaky", "2", "die", "3"])
+        assert got.values == [1.0, -1.0, 2.0, None, 3.0]
+        (failure,) = got.failures
+        assert (failure.kind, failure.index) == ("crash", 3)
+        assert "signal 9" in failure.message
+
+    with_pool(user_file(SOURCE), "number", body)
+
+
+def test_kill_9_of_workers_loses_nothing(user_file: UserFile, in_tmp: Path) -> None:
+    async def body(pool: Pool) -> None:
+        task = asyncio.create_task(scores(pool, [str(i) for i in range(40)]))
+        for _ in range(2):
+            await asyncio.sleep(0.3)
+            os.kill(pool.pids[0], signal.SIGKILL)
+        got = await task
+        assert got.values == [1.0] * 40
+        assert not got.failures
+        seen = Path("calls").read_text().split()
+        assert set(seen) == {str(i) for i in range(40)}
+        assert len(seen) <= 42  # only what was running is called again
+
+    with_pool(user_file(SOURCE), "calls", body, workers=2)
+
+
+def test_an_idle_worker_that_dies_is_replaced(user_file: UserFile) -> None:
+    async def body(pool: Pool) -> None:
+        os.kill(pool.pids[0], signal.SIGKILL)
+        assert (await scores(pool, ["5"])).values == [5.0]
+
+    with_pool(user_file(SOURCE), "number", body)
+
+
+def test_async_samples_run_side_by_side_with_the_same_limit(user_file: UserFile) -> None:
+    async def body(pool: Pool) -> None:
+        began = time.monotonic()
+        got = await scores(pool, ["sleep" if i == 3 else str(i) for i in range(20)])
+        assert time.monotonic() - began < 1.8
+        assert got.values == [None if i == 3 else float(i) for i in range(20)]
+        assert [(f.kind, f.index) for f in got.failures] == [("timeout", 3)]
+
+    with_pool(user_file(SOURCE), "judged", body)
+
+
+def test_an_async_function_that_blocks_is_found(user_file: UserFile) -> None:
+    async def body(pool: Pool) -> None:
+        got = await scores(pool, ["1", "block", "2"])
+        assert got.values == [1.0, None, 2.0]
+        assert [(f.kind, f.index) for f in got.failures] == [("timeout", 1)]
+
+    with_pool(user_file(SOURCE), "judged", body, timeout_s=0.8)
+
+
+def test_concurrent_requests_keep_their_order(user_file: UserFile) -> None:
+    async def body(pool: Pool) -> None:
+        wanted = [[str(10 * r + i) for i in range(10)] for r in range(4)]
+        got = await asyncio.gather(*(scores(pool, texts) for texts in wanted))
+        assert [g.values for g in got] == [[float(t) for t in texts] for texts in wanted]
+
+    with_pool(user_file(SOURCE), "slowly", body, workers=2)
+
+
+def test_the_kill_reaches_what_user_code_started(user_file: UserFile) -> None:
+    async def body(pool: Pool) -> None:
+        assert (await scores(pool, ["1"])).failures[0].kind == "timeout"
+        assert not [p for p in Path("/proc").glob("[0-9]*/cmdline") if b"sleep\x004242" in read(p)]
+
+    with_pool(user_file(SOURCE), "children", body, timeout_s=0.5)
+
+
+def read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def test_stdin_is_empty_and_threads_are_one(user_file: UserFile) -> None:
+    async def body(pool: Pool) -> None:
+        assert (await scores(pool, ["a", "b"])).values == [0.0, 1.0]
+
+    with_pool(user_file(SOURCE), "reads", body, granularity="batch")
+
+
+def test_a_changed_source_is_not_mixed_in(user_file: UserFile) -> None:
+    path = user_file(SOURCE)
+
+    async def body(pool: Pool) -> None:
+        Path(path).write_text(SOURCE.replace("-1.0", "-2.0"))
+        os.kill(pool.pids[0], signal.SIGKILL)
+        failure = (await scores(pool, ["5"])).failures[0]
+        assert failure.kind == "unavailable"
+        assert "changed while the server ran" in failure.message
+        Path(path).write_text(SOURCE)
+        while pool.problem():
+            await asyncio.sleep(0.1)
+        assert (await scores(pool, ["5"])).values == [5.0]
+
+    with_pool(path, "number", body)
+
+
+@pytest.fixture
+def in_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
