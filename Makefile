@@ -1,0 +1,44 @@
+# Two targets do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+PIP := $(VENV)/bin/python -m pip --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check docs bench learn clean
+
+help: ## This list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-8s %s\n", $$1, $$2}'
+
+$(VENV)/.run: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "orchestrate needs Python 3.11 or newer: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install -q -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	$(PIP) install -q -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.run ## Install, then train the shipped model for a minute: watch the reward rise
+	$(VENV)/bin/orchestrate +experiment=grpo_math
+
+test: $(VENV)/.dev ## Install, then run the tests (under 20 minutes on two cores)
+	$(VENV)/bin/python -m pytest
+
+check: $(VENV)/.dev ## Lint, format, types, generated docs: what pre-commit and CI run beside the tests
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/python -m orchestrator.ruledocs --check
+
+docs: $(VENV)/.dev ## Write docs/rules/ from the rules' docstrings
+	$(VENV)/bin/python -m orchestrator.ruledocs
+
+bench: $(VENV)/.dev ## Benchmarks, each a ratio against a named baseline of the same run
+	$(VENV)/bin/python -m tests.bench
+
+learn: $(VENV)/.dev ## The shipped experiment with three seeds: does it learn each time?
+	$(VENV)/bin/python -m tests.learn
+
+clean: ## Remove the virtual environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,36 @@
+"""Our reward server."""
+
+import json
+from dataclasses import asdict
+
+from launchers.context import Context, module_argv, threads
+from orchestrator.schema import RunConfig
+from orchestrator.steps import HttpProbe, Step
+
+
+def step(run: RunConfig, context: Context) -> Step:
+    reward = run.reward
+    flags = {
+        "--host": reward.host,
+        "--port": reward.port,
+        "--workers": reward.workers,
+        "--timeout-s": reward.timeout_s,
+        "--on-error": reward.on_error,
+    }
+    functions = tuple(word for f in reward.functions for word in ("--function", json.dumps(asdict(f), sort_keys=True)))
+    token = ("--token-env", reward.token_env) if reward.token_env else ()
+    return Step(
+        name="reward",
+        argv=(
+            *module_argv(reward.python or context.interpreter, "rewards.server"),
+            *(str(word) for flag in flags.items() for word in flag),
+            *token,
+            *functions,
+        ),
+        env=threads(1) | dict(reward.env),
+        ready=HttpProbe(url=f"{reward.url}/health"),
+        ready_timeout_s=run.supervision.ready_timeout_s,
+        host=reward.host,
+        port=reward.port if isinstance(reward.port, int) else None,
+        restarts=run.supervision.restarts,
+    )

@@ -1,0 +1,75 @@
+"""TRL 1.16's batch arithmetic, in one place: the rules check it, the trainer's counts are compared with it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+DEFAULTS: Mapping[str, int] = {
+    "per_device_train_batch_size": 8,
+    "per_device_eval_batch_size": 8,
+    "gradient_accumulation_steps": 1,
+    "num_generations": 8,
+    "num_iterations": 1,
+}
+"""GRPOConfig's and TrainingArguments' defaults; a test compares them with the installed sources."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchPlan:
+    """How completions are cut into batches. Counts are completions over all processes unless said otherwise."""
+
+    per_device: int
+    world: int
+    accumulation: int
+    steps_per_generation: int
+    generation_batch: int
+    group: int
+    iterations: int
+
+    @property
+    def global_batch(self) -> int:
+        """Completions of one forward pass over all processes."""
+        return self.per_device * self.world
+
+    def rounds(self, optimizer_steps: int) -> int:
+        """Generation rounds that `optimizer_steps` need, from a fresh start or a checkpoint's first step."""
+        micro_steps = optimizer_steps * self.accumulation
+        return -(-micro_steps // (self.steps_per_generation * self.iterations))
+
+    def generation_steps(self, optimizer_steps: int) -> list[int]:
+        """The distinct optimizer steps, counted from the start, before which completions are generated."""
+        every = self.steps_per_generation * self.iterations
+        return sorted({round_ * every // self.accumulation for round_ in range(self.rounds(optimizer_steps))})
+
+
+def batch_plan(args: Mapping[str, Any], world: int) -> BatchPlan | None:
+    """The arithmetic of `trainer.args`; None where a value is not a positive integer (another rule says so).
+
+    generation_batch_size = per_device_train_batch_size x world x steps_per_generation, and steps_per_generation
+    defaults to gradient_accumulation_steps (trl.GRPOConfig.__post_init__, 1.16).
+    """
+    named: dict[str, Any] = {key: default if args.get(key) is None else args[key] for key, default in DEFAULTS.items()}
+    if not all(_count(value) for value in named.values()) or world < 1:
+        return None
+    per_step = named["per_device_train_batch_size"] * world
+    given_batch, given_steps = args.get("generation_batch_size"), args.get("steps_per_generation")
+    if not all(value is None or _count(value) for value in (given_batch, given_steps)):
+        return None
+    if given_batch is not None and given_steps is None:
+        steps, batch = max(given_batch // per_step, 1), given_batch
+    else:
+        steps = given_steps or named["gradient_accumulation_steps"]
+        batch = per_step * steps
+    return BatchPlan(
+        per_device=named["per_device_train_batch_size"],
+        world=world,
+        accumulation=named["gradient_accumulation_steps"],
+        steps_per_generation=steps,
+        generation_batch=batch,
+        group=named["num_generations"],
+        iterations=named["num_iterations"],
+    )
+
+
+def _count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0

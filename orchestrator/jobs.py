@@ -1,0 +1,36 @@
+"""One combination of overrides -> a checked job. Used by check, plan, run and sweep alike, so that none checks less."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from omegaconf import DictConfig
+
+from orchestrator.compose import Composed, Composer
+from orchestrator.facts import Facts, gather
+from orchestrator.findings import Finding
+from orchestrator.resolve import resolve
+from orchestrator.rules import Case, check
+from orchestrator.schema import RunConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedJob:
+    """A recipe, the facts it was checked against, and what was found."""
+
+    overrides: tuple[str, ...]
+    raw: DictConfig
+    run: RunConfig
+    facts: Facts
+    findings: list[Finding]
+
+
+def check_job(composer: Composer, overrides: Sequence[str]) -> CheckedJob:
+    """Raises CommandLineError and RecipeError; everything else is a finding."""
+    return check_composed(composer.compose(overrides))
+
+
+def check_composed(composed: Composed) -> CheckedJob:
+    run, problems = resolve(composed.raw)
+    facts = gather(run)
+    case = Case(run=run, facts=facts, problems=problems, rejected=composed.rejected)
+    return CheckedJob(overrides=composed.overrides, raw=composed.raw, run=run, facts=facts, findings=check(case))

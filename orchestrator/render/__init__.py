@@ -1,0 +1,1 @@
+"""Findings, plans and runs to text and JSON: the only formatting in the project."""

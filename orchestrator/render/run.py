@@ -1,0 +1,76 @@
+"""How a run ended, in a few lines; and the table that compares the jobs of a sweep."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orchestrator.supervise.outcome import Outcome
+
+
+def report(result: Mapping[str, Any]) -> str:
+    """First and last reward, held-out before and after, and where everything is."""
+    lines = [f"ok: {result['final_step']} steps in {result['training_s']:.0f} s of training"]
+    lines.append(
+        f"  reward    {_number(result['first_reward'])} -> {_number(result['last_reward'])}"
+        "  (mean of the first and last 10 steps)"
+    )
+    before, after = result.get("heldout_before"), result.get("heldout_after")
+    if before and after:
+        for kind in ("sampled", "greedy"):
+            for name in after[kind]:
+                lines.append(
+                    f"  held-out  {name}, {kind}: {_number(before[kind][name])} -> {_number(after[kind][name])}"
+                )
+    counted = result.get("counts", {})
+    lines.append(
+        "  counted   "
+        + ", ".join(f"{name} {'not ours' if n is None else n}" for name, n in counted.items())
+        + " (as the steps imply)"
+    )
+    lines.append(f"  run       {result['run_dir']}  (model/, metrics.jsonl, samples.jsonl, logs/)")
+    return "\n".join(lines)
+
+
+def failure(outcome: Outcome, run_dir: str) -> str:
+    """Which part, why, the last lines of its log, the log's path."""
+    what = outcome.failed or ("stopped" if outcome.code > 128 else "handshake")
+    lines = [f"{'stopped' if outcome.code > 128 else 'failed'}: {what}: {outcome.reason}"]
+    lines += [f"  | {line}" for line in outcome.log_tail]
+    if outcome.log_path:
+        lines.append(f"  log: {outcome.log_path}")
+    lines.append(f"  run: {run_dir}")
+    if outcome.left:
+        lines.append(f"  processes that could not be ended: {', '.join(map(str, outcome.left))}")
+    return "\n".join(lines)
+
+
+COLUMNS = ("job", "first", "last", "held-out before", "after", "seconds", "exit", "what differs", "run")
+
+
+def sweep_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """One line per job. `rows` hold job, overrides, code, run_dir and, of a job that ended well, its result."""
+    shared = set.intersection(*(set(row["overrides"]) for row in rows)) if len(rows) > 1 else set()
+    cells = [COLUMNS, *(_cells(row, shared) for row in rows)]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(COLUMNS))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
+    )
+
+
+def _cells(row: Mapping[str, Any], shared: set[str]) -> tuple[str, ...]:
+    result = row.get("result") or {}
+    before, after = result.get("heldout_before") or {}, result.get("heldout_after") or {}
+    return (
+        str(row["job"]),
+        _number(result.get("first_reward")),
+        _number(result.get("last_reward")),
+        _number(before.get("sampled", {}).get("reward")),
+        _number(after.get("sampled", {}).get("reward")),
+        _number(result.get("training_s"), 0),
+        str(row["code"]),
+        " ".join(o for o in row["overrides"] if o not in shared),
+        row["run_dir"] or "-",
+    )
+
+
+def _number(value: float | None, digits: int = 3) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"

@@ -1,0 +1,215 @@
+"""CFG: keys, types and values of the recipe itself."""
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from orchestrator.fieldtypes import accepts, readable
+from orchestrator.findings import Finding, skipped
+from orchestrator.rules.case import Case
+
+
+def unknown_key(case: Case) -> Iterator[Finding]:
+    """Every key of the recipe is one that something reads.
+
+    ## What it checks
+    Each key against the schema, and each key of `trainer.args` against the fields of the installed TRL's config class
+    (read from its sources, base classes included), wherever it was set: command line, recipe or group file.
+    ## Why it matters
+    A key that nothing reads changes nothing: the run trains with the default, and hours later the figures are puzzling.
+    ## Bad
+        generaton.port=1
+        trainer.args.learning_rte=1e-4
+        +trainer.args.max_prompt_length=128
+    ## Good
+        generation.port=8001
+        trainer.args.beta=0.01
+    """
+    for problem in case.problems:
+        if problem.kind == "unknown":
+            yield _unknown(problem.path, problem.value, problem.unknown, problem.near)
+    fields = case.facts.trainer_fields
+    if isinstance(fields, str):
+        yield skipped(f"the legal names of trainer.args are not known: {fields}", "install trl in this environment")
+        return
+    near = tuple(f"trainer.args.{name}" for name in fields)
+    for key, value in case.run.trainer.args.items():
+        if key not in fields:
+            yield _unknown(f"trainer.args.{key}", value, f"trainer.args.{key}", near)
+    for text in case.rejected:
+        yield Finding(
+            problem=f"the override cannot be applied: {text}",
+            why="The setting that it was meant for keeps its old value.",
+            fix="look at the recipe as it is: orchestrate plan ... --json",
+        )
+
+
+def _unknown(path: str, value: object, unknown: str, near: tuple[str, ...]) -> Finding:
+    match = get_close_matches(unknown, near, n=1, cutoff=0.6)
+    suggestion = match[0] + path.removeprefix(unknown) if match else ""
+    return Finding(
+        values={path: value},
+        problem=f"{unknown} is not a setting" + (f"; the nearest one is {suggestion}" if suggestion else ""),
+        why="Nothing reads it, so the run would go on with the default.",
+        fix=f"write {suggestion}={value}" if suggestion else f"remove it; known here: {', '.join(sorted(near)[:20])}",
+    )
+
+
+def wrong_type(case: Case) -> Iterator[Finding]:
+    """Each value has the type of its field.
+
+    ## What it checks
+    Each value against the schema's type, and each value of `trainer.args` against the annotation in the installed TRL.
+    ## Why it matters
+    The trainer would fail after the model has loaded, or, worse, convert the value to something else.
+    ## Bad
+        trainer.args.learning_rate=abc
+        limits.generations=2.5
+        generation.port=http
+        trainer.args.max_steps=true
+    ## Good
+        trainer.args.learning_rate=1
+        trainer.args.scale_rewards=false
+    """
+    for problem in case.problems:
+        if problem.kind == "type":
+            yield _wrong(problem.path, problem.value, problem.expected)
+    fields = case.facts.trainer_fields
+    flagged = {problem.path for problem in case.problems}
+    if isinstance(fields, str) or flagged & {"limits.completion_length", "limits.generations", "seed"}:
+        return  # what trainer.args repeats by interpolation was reported where it is written
+    for key, value in case.run.trainer.args.items():
+        if key in fields and not accepts(fields[key].annotation, value):
+            yield _wrong(f"trainer.args.{key}", value, readable(fields[key].annotation))
+    if not isinstance(case.run.generation.port, int) and case.run.generation.port != "auto":
+        yield _wrong("generation.port", case.run.generation.port, "int or auto")
+    if not isinstance(case.run.reward.port, int) and case.run.reward.port != "auto":
+        yield _wrong("reward.port", case.run.reward.port, "int or auto")
+
+
+def _wrong(path: str, value: object, expected: str) -> Finding:
+    return Finding(
+        values={path: value},
+        problem=f"{path} = {value!r} is not of type {expected}",
+        why="The part that reads it would fail when it starts, after the others have loaded.",
+        fix=f"give {path} a value of type {expected}",
+    )
+
+
+def missing_value(case: Case) -> Iterator[Finding]:
+    """Every setting that a part cannot do without is there.
+
+    ## What it checks
+    Values left as `???` by the chosen group, an empty model name, interpolations that lead nowhere.
+    ## Why it matters
+    The part that needs the value would fail on its own, with a message about something else.
+    ## Bad
+        data=jsonl evaluation.rows=0
+        model.name=''
+        generation.model='${modle.name}'
+    ## Good
+        generation.model='${model.name}'
+    """
+    for problem in case.problems:
+        if problem.kind == "missing":
+            yield _missing(problem.path, problem.value)
+        elif problem.kind == "interpolation":
+            yield Finding(
+                values={problem.path: problem.value},
+                problem=f"{problem.path} cannot be computed: {problem.expected}",
+                why="The value comes from another setting, and that one is not there or not of the right kind.",
+                fix="correct the name inside ${...}, or write the value itself",
+            )
+    if not case.run.model.name and not any(problem.path == "model.name" for problem in case.problems):
+        yield _missing("model.name", "")
+
+
+def _missing(path: str, value: object) -> Finding:
+    return Finding(
+        values={path: value},
+        problem=f"{path} is not set",
+        why="The chosen group leaves it to the recipe.",
+        fix=f"add {path}=... to the command line or the recipe",
+    )
+
+
+def unknown_choice(case: Case) -> Iterator[Finding]:
+    """A setting with a few legal words has one of them.
+
+    ## What it checks
+    `kind`, `source`, `dtype`, `on_error` and the other settings that take one of a few words.
+    ## Why it matters
+    A part of a kind that does not exist cannot be started.
+    ## Bad
+        trainer.kind=gpro
+        model.dtype=float8
+    ## Good
+        generation.dtype=float32
+    """
+    for problem in case.problems:
+        if problem.kind == "choice":
+            match = get_close_matches(str(problem.value), problem.expected.split(", "), n=1)
+            yield Finding(
+                values={problem.path: problem.value},
+                problem=f"{problem.path} = {problem.value} is none of: {problem.expected}",
+                why="There is no such kind, so nothing could be started for it.",
+                fix=f"write {problem.path}={match[0]}" if match else f"choose one of: {problem.expected}",
+            )
+
+
+def launcher_processes(case: Case) -> Iterator[Finding]:
+    """The launcher can start the number of processes that the recipe asks for.
+
+    ## What it checks
+    `launcher.num_processes` against `launcher.kind`: `python` starts one.
+    ## Why it matters
+    All batch arithmetic counts processes; with fewer than stated, a step would see fewer completions than planned.
+    ## Bad
+        launcher.num_processes=2
+    ## Good
+        launcher.num_processes=1
+    """
+    launcher = case.run.launcher
+    if launcher.num_processes != 1:
+        yield Finding(
+            values={"launcher.kind": launcher.kind, "launcher.num_processes": launcher.num_processes},
+            problem=f"launcher.kind = {launcher.kind} starts one process, not {launcher.num_processes}",
+            why="The batch arithmetic counts processes that would never start.",
+            fix="orchestrate ... launcher.num_processes=1",
+        )
+
+
+def managed_field(case: Case) -> Iterator[Finding]:
+    """`trainer.args` leaves alone what the run decides.
+
+    ## What it checks
+    `output_dir`, `resume_from_checkpoint`, `do_train` and `do_eval` are not set: the run directory,
+    `orchestrate resume` and `evaluation` decide them. `auto_find_batch_size` is off, as TRL demands.
+    ## Why it matters
+    Checkpoints outside the run directory are not found by `resume`, and two runs could write into one folder.
+    ## Bad
+        trainer.args.output_dir=/tmp/x
+        trainer.args.auto_find_batch_size=true
+    ## Good
+        trainer.args.save_steps=10
+    """
+    managed = {
+        "output_dir": "checkpoints belong to the run directory, where `orchestrate resume` finds them",
+        "resume_from_checkpoint": "`orchestrate resume RUN` decides it",
+        "do_train": "a run trains",
+        "do_eval": "evaluation.rows decides it",
+    }
+    args = case.run.trainer.args
+    for key in managed.keys() & args.keys():
+        yield Finding(
+            values={f"trainer.args.{key}": args[key]},
+            problem=f"trainer.args.{key} is decided by the run: {managed[key]}",
+            why="Two places would decide one thing.",
+            fix=f"remove trainer.args.{key}",
+        )
+    if args.get("auto_find_batch_size") is True:
+        yield Finding(
+            values={"trainer.args.auto_find_batch_size": True},
+            problem="auto_find_batch_size shrinks the batch, and a smaller one no longer holds whole groups",
+            why="TRL refuses it when the trainer is built.",
+            fix="remove it and lower trainer.args.per_device_train_batch_size",
+        )

@@ -1,0 +1,203 @@
+"""NUM: batch sizes and group sizes (the arithmetic of TRL 1.16, see orchestrator/batches.py)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from orchestrator.batches import DEFAULTS, BatchPlan, batch_plan
+from orchestrator.findings import Finding
+from orchestrator.rules.case import Case
+
+
+def _plan(case: Case) -> BatchPlan | None:
+    return batch_plan(case.run.trainer.args, case.run.launcher.num_processes)
+
+
+def _sizes(case: Case, *keys: str) -> dict[str, Any]:
+    args = case.run.trainer.args
+    return {f"trainer.args.{key}": args.get(key, DEFAULTS.get(key)) for key in keys}
+
+
+def group_does_not_divide(case: Case) -> Iterator[Finding]:
+    """A generation batch holds whole groups.
+
+    ## What it checks
+    generation_batch_size % num_generations, where generation_batch_size = per_device_train_batch_size x processes x
+    steps_per_generation (default: gradient_accumulation_steps).
+    ## Why it matters
+    Rewards are compared within a group; TRL refuses a batch with half a group, after the model has loaded.
+    ## Bad
+        trainer.args.num_generations=7
+        trainer.args.per_device_train_batch_size=12
+    ## Good
+        limits.generations=16
+        trainer.args.per_device_train_batch_size=1 trainer.args.gradient_accumulation_steps=8
+    """
+    plan = _plan(case)
+    if plan is None or plan.group < 2 or plan.generation_batch % plan.group == 0:
+        return
+    fitting = [n for n in range(2, plan.generation_batch + 1) if plan.generation_batch % n == 0]
+    near = sorted(fitting, key=lambda n: abs(n - plan.group))[:3]
+    yield Finding(
+        values={"generation batch": plan.generation_batch, "trainer.args.num_generations": plan.group}
+        | _sizes(case, "per_device_train_batch_size", "gradient_accumulation_steps")
+        | {"limits.generations": case.run.limits.generations},
+        problem=f"{plan.generation_batch} completions a batch are not whole groups of {plan.group}"
+        f" ({plan.per_device} per device x {plan.world} process x {plan.steps_per_generation} steps)",
+        why="TRL refuses to build the trainer.",
+        fix=f"set limits.generations to one of {sorted(near)}" if near else "raise per_device_train_batch_size",
+    )
+
+
+def generations_disagree(case: Case) -> Iterator[Finding]:
+    """The trainer's group size is the one that the limits state.
+
+    ## What it checks
+    `trainer.args.num_generations` against `limits.generations`. Where the trainer's count does not even divide the
+    batch, NUM001 says so and names both.
+    ## Why it matters
+    Everything else that counts completions (budgets, samples, the report) takes the limits' number.
+    ## Bad
+        trainer.args.num_generations=16
+    ## Good
+        limits.generations=16
+    """
+    plan = _plan(case)
+    promised = case.run.limits.generations
+    if plan is not None and plan.generation_batch % plan.group == 0 and plan.group != promised:
+        yield Finding(
+            values={"trainer.args.num_generations": plan.group, "limits.generations": promised},
+            problem=f"the trainer wants groups of {plan.group}, the limits say {promised}",
+            why="One of the two numbers is not what you think you train with.",
+            fix=f"leave trainer.args.num_generations alone and set limits.generations={plan.group}",
+        )
+
+
+def group_too_small(case: Case) -> Iterator[Finding]:
+    """A group has at least two completions.
+
+    ## What it checks
+    `num_generations >= 2`.
+    ## Why it matters
+    An advantage is a reward minus the group's mean: with one completion it is always zero, and nothing is learned.
+    ## Bad
+        limits.generations=1
+    ## Good
+        limits.generations=2
+    """
+    plan = _plan(case)
+    if plan is not None and plan.group < 2:
+        yield Finding(
+            values=_sizes(case, "num_generations"),
+            problem=f"a group of {plan.group} has no relative advantage; it needs >= 2",
+            why="Reward minus group mean would be 0 for every completion.",
+            fix="set limits.generations=8 (at least 2)",
+        )
+
+
+def batch_not_over_processes(case: Case) -> Iterator[Finding]:
+    """A generation batch is the same for every process.
+
+    ## What it checks
+    generation_batch_size % (per_device_train_batch_size x processes), when it is given; and that generation_batch_size
+    and steps_per_generation are not both given.
+    ## Why it matters
+    TRL refuses to build the trainer, after the model has loaded.
+    ## Bad
+        trainer.args.generation_batch_size=200
+        trainer.args.generation_batch_size=128 trainer.args.steps_per_generation=1
+    ## Good
+        trainer.args.generation_batch_size=256
+    """
+    plan, args = _plan(case), case.run.trainer.args
+    given = args.get("generation_batch_size")
+    if plan is None or given is None:
+        return
+    if args.get("steps_per_generation") is not None:
+        problem = "generation_batch_size and steps_per_generation are both set; each follows from the other"
+        fix = "remove one of them"
+    elif given % plan.global_batch:
+        problem = (
+            f"generation_batch_size {given} is not a multiple of {plan.per_device} per device x {plan.world} process"
+        )
+        fix = f"set trainer.args.generation_batch_size={-(-given // plan.global_batch) * plan.global_batch}"
+    else:
+        return
+    yield Finding(
+        values=_sizes(case, "generation_batch_size", "steps_per_generation", "per_device_train_batch_size"),
+        problem=problem,
+        why="TRL refuses to build the trainer.",
+        fix=fix,
+    )
+
+
+def eval_batch_not_groups(case: Case) -> Iterator[Finding]:
+    """A batch of TRL's own evaluation holds whole groups.
+
+    ## What it checks
+    per_device_eval_batch_size x processes % num_generations_eval (default: num_generations), with `eval_strategy` on.
+    ## Why it matters
+    TRL refuses to build the trainer.
+    ## Bad
+        trainer.args.eval_strategy=steps trainer.args.per_device_eval_batch_size=12
+    ## Good
+        trainer.args.eval_strategy=steps trainer.args.per_device_eval_batch_size=16
+        trainer.args.per_device_eval_batch_size=12
+    """
+    plan, args = _plan(case), case.run.trainer.args
+    if plan is None or args.get("eval_strategy", "no") in ("no", False):
+        return
+    per_device = args.get("per_device_eval_batch_size", DEFAULTS["per_device_eval_batch_size"])
+    group = args.get("num_generations_eval") or plan.group
+    if isinstance(per_device, int) and isinstance(group, int) and (per_device * plan.world) % group:
+        yield Finding(
+            values=_sizes(case, "per_device_eval_batch_size", "num_generations_eval", "num_generations"),
+            problem=f"an evaluation batch of {per_device} x {plan.world} completions is not whole groups of {group}",
+            why="TRL refuses to build the trainer.",
+            fix=f"set trainer.args.per_device_eval_batch_size={-(-per_device // group) * group}",
+        )
+
+
+def count_not_positive(case: Case) -> Iterator[Finding]:
+    """Counts are at least one.
+
+    ## What it checks
+    Batch sizes, accumulation, generations, iterations, `reward.workers`, `weight_sync.verify_every`; time limits are
+    above zero.
+    ## Why it matters
+    Zero workers score nothing and a time limit of zero is always over.
+    ## Bad
+        trainer.args.per_device_train_batch_size=0
+        reward.timeout_s=0
+        generation.weight_sync.verify_every=0
+    ## Good
+        reward.workers=2
+    """
+    run = case.run
+    counts = _sizes(
+        case, "per_device_train_batch_size", "gradient_accumulation_steps", "num_generations", "num_iterations"
+    )
+    counts |= {
+        "reward.workers": run.reward.workers,
+        "generation.weight_sync.verify_every": run.generation.weight_sync.verify_every,
+        "generation.max_batch_rows": run.generation.max_batch_rows,
+    }
+    limits = {
+        "reward.timeout_s": run.reward.timeout_s,
+        "generation.request_timeout_s": run.generation.request_timeout_s,
+        "supervision.ready_timeout_s": run.supervision.ready_timeout_s,
+    }
+    for path, value in counts.items():
+        if isinstance(value, int) and value < 1:
+            yield _too_small(path, value, "1")
+    for path, seconds in limits.items():
+        if seconds <= 0:
+            yield _too_small(path, seconds, "something above 0")
+
+
+def _too_small(path: str, value: float, least: str) -> Finding:
+    return Finding(
+        values={path: value},
+        problem=f"{path} = {value}",
+        why="With this value the part does nothing.",
+        fix=f"set it to {least} or more",
+    )

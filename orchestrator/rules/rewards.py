@@ -1,0 +1,256 @@
+"""RWD and DAT: reward functions, and the data that feed them. User files are read by ast, never imported."""
+
+from collections import Counter
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from orchestrator.findings import Finding, skipped
+from orchestrator.rules.case import Case
+
+
+def no_function(case: Case) -> Iterator[Finding]:
+    """There is something to optimise.
+
+    ## What it checks
+    That `reward.functions` names at least one function with a weight other than zero.
+    ## Why it matters
+    Without a reward every advantage is zero.
+    ## Bad
+        reward.functions=[]
+        reward.functions.0.weight=0
+    ## Good
+        reward.functions.0.weight=0.5
+    """
+    functions = case.run.reward.functions
+    if not any(function.weight for function in functions):
+        yield Finding(
+            values={"reward.functions": [f.name or f.target for f in functions]},
+            problem="no reward function has a weight" if functions else "reward.functions is empty",
+            why="Every reward would be the same, and nothing could be learned.",
+            fix="reward.functions=[{name: accuracy, target: accuracy}]",
+        )
+
+
+def function_names(case: Case) -> Iterator[Finding]:
+    """Reward functions have names of their own.
+
+    ## What it checks
+    Each function has a name and a target, and no name is used twice.
+    ## Why it matters
+    Metrics, samples and weights go by name: two of one name would overwrite each other.
+    ## Bad
+        'reward.functions=[{name: a, target: accuracy}, {name: a, target: format}]'
+        'reward.functions=[{target: accuracy}]'
+    ## Good
+        'reward.functions=[{name: a, target: accuracy}, {name: b, target: exact_match}]'
+    """
+    functions = case.run.reward.functions
+    for index, function in enumerate(functions):
+        for key in ("name", "target"):
+            if not getattr(function, key):
+                yield Finding(
+                    values={f"reward.functions.{index}.{key}": ""},
+                    problem=f"reward function {index} has no {key}",
+                    why="It could not be found or reported.",
+                    fix=f"set reward.functions.{index}.{key}",
+                )
+    for name, count in Counter(f.name for f in functions if f.name).items():
+        if count > 1:
+            yield Finding(
+                values={"reward.functions": [f.name for f in functions]},
+                problem=f"{count} reward functions are called {name}",
+                why="Their metrics and weights would be mixed up.",
+                fix="give each its own name",
+            )
+
+
+def function_not_found(case: Case) -> Iterator[Finding]:
+    """Reward functions exist.
+
+    ## What it checks
+    That the target's file is there and defines the function at its top level. The file is parsed, not run.
+    ## Why it matters
+    The reward server would fail when it starts, after the model has loaded elsewhere.
+    ## Bad
+        reward.functions.0.target=nowhere.py:score
+        reward.functions.0.target=acuracy
+    ## Good
+        reward.functions.0.target=exact_match
+    """
+    if case.run.reward.kind == "external":
+        return
+    for index, function in enumerate(case.run.reward.functions):
+        found = case.facts.signatures.get(function.target)
+        if isinstance(found, str):
+            yield Finding(
+                values={f"reward.functions.{index}.target": function.target},
+                problem=f"reward function {function.name or index} cannot be used: {found}",
+                why="The reward server would not start.",
+                fix="write target as a built-in's name, package.module:function or file.py:function",
+            )
+
+
+def column_missing(case: Case) -> Iterator[Finding]:
+    """The data have the columns that reward functions want.
+
+    ## What it checks
+    Each required parameter of a reward function (but prompts, completions and the like, and what `params` gives)
+    against the columns of the data.
+    ## Why it matters
+    The function fails at the first score, after generation has run.
+    ## Bad
+        reward.functions.0.target=tests/rules/wants_solution.py:score
+    ## Good
+        reward.functions.0.target=tests/rules/wants_solution.py:score 'reward.functions.0.params={solution: 3}'
+    """
+    data = case.facts.data
+    if case.run.reward.kind == "external":
+        return
+    for function in case.run.reward.functions:
+        signature = case.facts.signatures.get(function.target)
+        if signature is None or isinstance(signature, str):
+            continue
+        missing = [c for c in signature.required if c not in function.params]
+        if missing and isinstance(data, str):
+            yield skipped(
+                f"{function.name} wants {', '.join(missing)}; the data's columns are not known",
+                "make the data readable",
+            )
+            continue
+        for column in missing:
+            if not isinstance(data, str) and column not in data.columns:
+                yield _column_finding(function.name, function.target, column, data.columns)
+
+
+def _column_finding(name: str, target: str, column: str, columns: tuple[str, ...]) -> Finding:
+    near = get_close_matches(column, columns, n=1)
+    source = near[0] if near else "FILE_COLUMN"
+    return Finding(
+        values={"reward function": f"{name} ({target})", "data columns": ", ".join(columns)},
+        problem=f"reward function {name} wants the column {column}; the data have {', '.join(columns)}",
+        why="It would fail at the first completion, after the model has generated.",
+        fix=f"rename it with data.columns.{column}={source}, or give it with params: {{{column}: ...}}",
+    )
+
+
+def weights_twice(case: Case) -> Iterator[Finding]:
+    """Reward weights have one home.
+
+    ## What it checks
+    `trainer.args.reward_weights` against `reward.functions[].weight`.
+    ## Why it matters
+    The trainer's list would win in training and the functions' weights in the server's totals and the report.
+    ## Bad
+        trainer.args.reward_weights=[2.0]
+        trainer.args.reward_weights=[1.0,1.0]
+    ## Good
+        trainer.args.reward_weights=[1.0]
+    """
+    given = case.run.trainer.args.get("reward_weights")
+    weights = [function.weight for function in case.run.reward.functions]
+    if isinstance(given, list) and given != weights:
+        yield Finding(
+            values={"trainer.args.reward_weights": given, "reward.functions weights": weights},
+            problem=f"trainer.args.reward_weights = {given}, the functions' weights are {weights}",
+            why="Training would optimise other weights than the reported total.",
+            fix="remove trainer.args.reward_weights; weights stand beside their functions",
+        )
+
+
+def no_reward_limit(case: Case) -> Iterator[Finding]:
+    """Functions inside the trainer are trusted ones.
+
+    ## What it checks
+    With `reward.kind: inprocess`, whether a function comes from a user's file.
+    ## Why it matters
+    Inside the trainer there is no time limit: one call that hangs stops the run. A note, for cheap functions are what
+    this kind is for.
+    ## Bad
+        reward=inprocess 'reward.functions=[{name: mine, target: "tests/rules/no_columns.py:score"}]'
+    ## Good
+        reward=inprocess 'reward.functions=[{name: accuracy, target: accuracy}]'
+    """
+    if case.run.reward.kind == "inprocess":
+        for function in case.run.reward.functions:
+            if ":" in function.target:
+                yield Finding(
+                    severity="note",
+                    values={"reward.kind": "inprocess", "function": function.target},
+                    problem=f"{function.name} runs inside the trainer, without a time limit",
+                    why="A call that hangs would stop the run.",
+                    fix="reward=local runs it in a worker process with a limit",
+                )
+
+
+def data_unreadable(case: Case) -> Iterator[Finding]:
+    """The training data can be read.
+
+    ## What it checks
+    `data`: the file is there, every line is an object with the same columns, the prompt column exists, `data.rows` are
+    to be had.
+    ## Why it matters
+    The trainer would find out after everything has started.
+    ## Bad
+        data=jsonl data.path=nowhere.jsonl evaluation.rows=0
+        data=jsonl data.path=tests/rules/rows.jsonl data.prompt=question evaluation.rows=0
+    ## Good
+        data=jsonl data.path=tests/rules/rows.jsonl evaluation.rows=0
+    """
+    if isinstance(case.facts.data, str) and not any(p.path.startswith("data.") for p in case.problems):
+        yield Finding(
+            values={"data.source": case.run.data.source, "data.path": case.run.data.path},
+            problem=case.facts.data,
+            why="There would be nothing to train on.",
+            fix="correct the file or the data settings",
+        )
+
+
+def heldout_unreadable(case: Case) -> Iterator[Finding]:
+    """The held-out data can be read.
+
+    ## What it checks
+    With `evaluation.rows` above zero, that as many held-out rows are to be had.
+    ## Why it matters
+    The run would fail at its first evaluation, or measure on rows that it trained on.
+    ## Bad
+        evaluation.rows=5000
+        data=jsonl data.path=tests/rules/rows.jsonl
+    ## Good
+        data=jsonl data.path=tests/rules/rows.jsonl data.heldout_path=tests/rules/rows.jsonl evaluation.rows=2
+        evaluation.rows=0
+    """
+    if isinstance(case.facts.heldout, str):
+        yield Finding(
+            values={"evaluation.rows": case.run.evaluation.rows, "data.heldout_path": case.run.data.heldout_path},
+            problem=case.facts.heldout,
+            why="The accuracy before and after training is measured on rows that are not trained on.",
+            fix="lower evaluation.rows, set data.heldout_path, or evaluation.rows=0 for none",
+        )
+
+
+def fewer_rows_than_prompts(case: Case) -> Iterator[Finding]:
+    """There are at least as many prompts as one generation batch takes.
+
+    ## What it checks
+    Rows of the data against the prompts of one generation batch.
+    ## Why it matters
+    TRL's sampler drops the incomplete batch: with too few rows there is no batch at all, and training ends at step 0.
+    ## Bad
+        data.rows=8
+    ## Good
+        data.rows=16
+    """
+    from orchestrator.batches import batch_plan
+
+    plan = batch_plan(case.run.trainer.args, case.run.launcher.num_processes)
+    data = case.facts.data
+    if plan is None or isinstance(data, str) or plan.generation_batch % plan.group:
+        return
+    prompts = plan.generation_batch // plan.group
+    if data.rows < prompts:
+        yield Finding(
+            values={"data.rows": data.rows, "prompts a batch": prompts},
+            problem=f"{data.rows} rows; a batch takes {prompts} prompts ({plan.generation_batch} / {plan.group})",
+            why="TRL drops an incomplete batch, so there would be none.",
+            fix=f"set data.rows to at least {prompts}, or lower the batch",
+        )

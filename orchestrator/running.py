@@ -1,0 +1,151 @@
+"""One job, from a merged recipe to result.json: ports, run directory, plan, services, handshake, training, report."""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+
+from launchers.context import Context
+from orchestrator.compose import Composed
+from orchestrator.findings import has_errors
+from orchestrator.jobs import CheckedJob, check_composed
+from orchestrator.plan import make_plan
+from orchestrator.render import findings as render_findings
+from orchestrator.render import plan as render_plan
+from orchestrator.render import run as render_run
+from orchestrator.render.progress import display
+from orchestrator.resolve import auto_ports, register_resolvers, with_defaults
+from orchestrator.schema import RunConfig
+from orchestrator.supervise.handshake import handshake
+from orchestrator.supervise.leases import lease_ports
+from orchestrator.supervise.lock import lock
+from orchestrator.supervise.outcome import OK, Outcome
+from orchestrator.supervise.run import run_plan
+from orchestrator.supervise.rundir import create_run_dir, write_json
+
+FINDINGS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobResult:
+    """How one job ended. `result` is result.json's content; of a job that failed, what there is."""
+
+    code: int
+    run_dir: Path | None
+    result: dict[str, Any]
+    reason: str = ""
+
+
+def run_job(raw: DictConfig, overrides: tuple[str, ...]) -> JobResult:
+    """Check, then run. Prints progress on stderr and the report on stdout."""
+    raw = with_defaults(raw)
+    with fixed_ports(raw) as fixed:
+        job = check_composed(Composed(raw=fixed, overrides=overrides))
+        if has_errors(job.findings):
+            print(render_findings.text(job.findings), file=sys.stderr)
+            return JobResult(code=FINDINGS, run_dir=None, result={}, reason="findings")
+        run_dir = create_run_dir(Path(job.run.runs_dir), job.run.name, datetime.now()).resolve()
+        # The recipe as merged, interpolations and `auto` included: what a resume starts from.
+        OmegaConf.save(raw, run_dir / "recipe.yaml")
+        return _carry_out(job, run_dir, resume_from=None)
+
+
+def resume_run(run_dir: Path) -> int:
+    """Go on from the last whole checkpoint, in the same run directory. Returns the exit code."""
+    register_resolvers()
+    checkpoint = last_checkpoint(run_dir)
+    if checkpoint is None:
+        print(
+            f"orchestrate: {run_dir} holds no whole checkpoint to resume from; set trainer.args.save_steps",
+            file=sys.stderr,
+        )
+        return FINDINGS
+    raw = OmegaConf.load(run_dir / "recipe.yaml")
+    assert isinstance(raw, DictConfig)  # noqa: S101 - we wrote it
+    with fixed_ports(raw) as fixed:
+        job = check_composed(Composed(raw=fixed, overrides=()))
+        if has_errors(job.findings):
+            print(render_findings.text(job.findings), file=sys.stderr)
+            return FINDINGS
+        print(f"resuming {run_dir} from {checkpoint.name}", file=sys.stderr)
+        return _carry_out(job, run_dir, resume_from=str(checkpoint)).code
+
+
+def last_checkpoint(run_dir: Path) -> Path | None:
+    """The newest checkpoint that is whole: TRL writes trainer_state.json last."""
+    found = [
+        (int(match[1]), path)
+        for path in (run_dir / "checkpoints").glob("checkpoint-*")
+        if (match := re.fullmatch(r"checkpoint-(\d+)", path.name)) and (path / "trainer_state.json").is_file()
+    ]
+    return max(found)[1] if found else None
+
+
+@contextmanager
+def fixed_ports(raw: DictConfig) -> Iterator[DictConfig]:
+    """A copy with every `port: auto` replaced, before interpolation, by a port that is ours for the time of the run."""
+    fixed = deepcopy(raw)
+    paths = auto_ports(fixed)
+    leases = lease_ports(len(paths))
+    try:
+        for path, lease in zip(paths, leases, strict=True):
+            OmegaConf.update(fixed, path, lease.port)
+        yield fixed
+    finally:
+        for lease in leases:
+            lease.release()
+
+
+def _carry_out(job: CheckedJob, run_dir: Path, *, resume_from: str | None) -> JobResult:
+    run = job.run
+    context = Context(run_dir=run_dir, num_cpus=job.facts.num_cpus)
+    plan = make_plan(run, context, resume_from=resume_from)
+    context.weights_dir.mkdir(exist_ok=True)
+    OmegaConf.save(OmegaConf.create(OmegaConf.to_container(job.raw, resolve=True)), context.config_path)
+    write_json(run_dir / "plan.json", render_plan.as_json(plan))
+    write_json(run_dir / "findings.json", render_findings.as_json(job.findings))
+    write_json(run_dir / "lock.json", lock(run, job.facts, job.overrides))
+    (run_dir / "trainer.json").unlink(missing_ok=True)  # of the part before a resume
+    console = Console(stderr=True)
+    with display(console, run_dir / "metrics.jsonl", _num_steps(run)) as observer:
+        outcome = run_plan(plan, run_dir, gate=lambda: handshake(run, run_dir), observer=observer)
+    result = _result(run, run_dir, outcome)
+    write_json(run_dir / "result.json", result)
+    text = render_run.report(result) if outcome.code == OK else render_run.failure(outcome, str(run_dir))
+    print(text, file=sys.stdout if outcome.code == OK else sys.stderr, flush=True)
+    return JobResult(code=outcome.code, run_dir=run_dir, result=result, reason=outcome.reason)
+
+
+def _num_steps(run: RunConfig) -> int | None:
+    steps = run.trainer.args.get("max_steps", -1)
+    return steps if isinstance(steps, int) and steps > 0 else None
+
+
+def _result(run: RunConfig, run_dir: Path, outcome: Outcome) -> dict[str, Any]:
+    trained = _read(run_dir / "trainer.json")
+    counts = _read(run_dir / "counts.json")
+    return {
+        "code": outcome.code,
+        "failed": outcome.failed,
+        "reason": outcome.reason,
+        "run_dir": str(run_dir),
+        "name": run.name,
+        "seed": run.seed,
+        "seconds": dict(outcome.seconds_by_step),
+        "stop_s": outcome.stop_s,
+        **trained,
+        "counts": counts.get("counted", {}),
+    }
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

@@ -1,0 +1,68 @@
+"""Every combination of a sweep is checked before the first job starts; then Hydra launches them."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from omegaconf import DictConfig
+
+from orchestrator.compose import Composer, launch
+from orchestrator.jobs import CheckedJob, check_job
+from orchestrator.render.run import sweep_table
+from orchestrator.running import run_job
+from orchestrator.supervise.outcome import RUN_FAILED
+
+
+def checked_jobs(composer: Composer, overrides: Sequence[str], *, multirun: bool) -> list[CheckedJob]:
+    """One job, or one per combination of Hydra's own sweeper (grid, list, range)."""
+    combinations = composer.combinations(overrides) if multirun else [tuple(overrides)]
+    return [check_job(composer, combination) for combination in combinations]
+
+
+def run_jobs(
+    composer: Composer, jobs: list[CheckedJob], overrides: Sequence[str], *, multirun: bool, config_dir: str | None
+) -> int:
+    """Hand the checked overrides to Hydra and return the worst exit code of the jobs.
+
+    A job never ends the process: it records how it ended, returns what a sweeper optimises (the last reward), and
+    raises on failure.
+    """
+    ended: list[dict[str, Any]] = []
+
+    def task(raw: DictConfig) -> float | None:
+        number = len(ended)
+        done = run_job(raw, jobs[number].overrides)
+        ended.append(
+            {
+                "job": number,
+                "overrides": list(jobs[number].overrides),
+                "code": done.code,
+                "run_dir": str(done.run_dir or ""),
+                "result": done.result,
+            }
+        )
+        if done.code > SIGNALLED:
+            raise KeyboardInterrupt  # the one thing that keeps Hydra from starting the next job
+        if done.code:
+            raise JobFailed(done.reason)
+        return done.result.get("last_reward")
+
+    complaint = launch(task, composer.for_hydra(overrides), multirun=multirun, config_dir=config_dir)
+    if not ended:
+        print(complaint, file=sys.stderr)
+        return RUN_FAILED
+    if multirun:
+        print(sweep_table(ended))
+    return worst([job["code"] for job in ended])
+
+
+SIGNALLED = 128
+
+
+def worst(codes: Sequence[int]) -> int:
+    """Of several jobs' exit codes: a signal, then 3, 1, 2, 0."""
+    return max(codes, key=lambda code: (code > SIGNALLED, code == 3, code == 1, code == 2))
+
+
+class JobFailed(Exception):  # noqa: N818 - Hydra prints the class name
+    """How a job tells Hydra's sweeper that it has no result."""

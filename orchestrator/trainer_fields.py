@@ -1,0 +1,117 @@
+"""The legal `trainer.args` of the installed TRL and transformers, read from their sources without importing them."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainerKind:
+    """Where a trainer's config class lives, and what it calls the facts that `limits` states."""
+
+    config: str
+    """module:class"""
+    completion_length: str
+    generations: str | None
+
+
+TRAINER_KINDS: Mapping[str, TrainerKind] = {
+    "grpo": TrainerKind(
+        config="trl.trainer.grpo_config:GRPOConfig",
+        completion_length="max_completion_length",
+        generations="num_generations",
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldFact:
+    """One field of a config dataclass: its annotation as text, and its default as source text ('' = none seen)."""
+
+    annotation: str
+    default: str
+
+
+class SourceUnreadableError(Exception):
+    """The sources of a config class are not on this machine, or not of a shape that is understood."""
+
+
+@cache
+def trainer_fields(kind: str) -> Mapping[str, FieldFact]:
+    """Fields of the config class of trainer `kind`, base classes included. Raises SourceUnreadableError."""
+    module, name = TRAINER_KINDS[kind].config.split(":")
+    fields = _class_fields(module, name)
+    return fields | {key: replace(fields[key], annotation=wider) for key, wider in _WIDER.items() if key in fields}
+
+
+# Annotated more narrowly than the class accepts: TRL maps the booleans of older recipes itself.
+_WIDER = {"scale_rewards": "str | bool"}
+
+
+def _class_fields(module: str, name: str) -> dict[str, FieldFact]:
+    path = _module_path(module)
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    node = next((n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == name), None)
+    if node is None:
+        target = _imports(tree, module, is_package=path.name == "__init__.py").get(name)
+        if target is None:
+            raise SourceUnreadableError(f"no class {name} in {path}")
+        return _class_fields(*target)
+    fields: dict[str, FieldFact] = {}
+    for base in node.bases:
+        if isinstance(base, ast.Name) and base.id not in ("object",):
+            local = any(isinstance(n, ast.ClassDef) and n.name == base.id for n in tree.body)
+            target = (module, base.id) if local else _imports(tree, module, path.name == "__init__.py").get(base.id)
+            if target is None:
+                raise SourceUnreadableError(f"cannot follow base class {base.id} of {name} in {path}")
+            fields |= _class_fields(*target)
+    return fields | dict(_own_fields(node))
+
+
+def _own_fields(node: ast.ClassDef) -> Iterator[tuple[str, FieldFact]]:
+    for item in node.body:
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and not item.target.id.startswith("_"):
+            annotation = ast.unparse(item.annotation)
+            if not annotation.startswith("ClassVar"):
+                yield item.target.id, FieldFact(annotation=annotation, default=_default(item.value))
+
+
+def _default(value: ast.expr | None) -> str:
+    if isinstance(value, ast.Call):
+        return next((ast.unparse(k.value) for k in value.keywords if k.arg == "default"), "")
+    return "" if value is None else ast.unparse(value)
+
+
+def _imports(tree: ast.Module, module: str, is_package: bool) -> dict[str, tuple[str, str]]:
+    """Imported name -> (module, name) for the `from` imports of a module's top level."""
+    package = module.split(".") if is_package else module.split(".")[:-1]
+    found: dict[str, tuple[str, str]] = {}
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            source = ".".join([*base, *(node.module or "").split(".")]).strip(".")
+            # `from transformers import TrainingArguments` goes through a lazy package: its real home is known.
+            for alias in node.names:
+                home = _LAZY.get((source, alias.name), source)
+                found[alias.asname or alias.name] = (home, alias.name)
+    return found
+
+
+_LAZY = {("transformers", "TrainingArguments"): "transformers.training_args"}
+
+
+def _module_path(module: str) -> Path:
+    """File of a dotted module, found without importing its packages."""
+    top, *rest = module.split(".")
+    spec = PathFinder.find_spec(top)
+    if spec is None or not spec.submodule_search_locations:
+        raise SourceUnreadableError(f"package {top} is not installed")
+    path = Path(next(iter(spec.submodule_search_locations)), *rest)
+    candidates = (path.with_suffix(".py"), path / "__init__.py")
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    raise SourceUnreadableError(f"no source file for {module} beside {candidates[0].parent}")

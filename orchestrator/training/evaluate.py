@@ -1,0 +1,75 @@
+"""Held-out evaluation through the live servers: the same generation and the same reward as in training."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from orchestrator.generation.client import Completion, GenerationClient, Sampling
+from orchestrator.training.prompts import Row, prompt_ids
+from orchestrator.training.reward import Score
+from orchestrator.training.rollout import status_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Means over the held-out rows: of the weighted total (`reward`) and of each function."""
+
+    sampled: dict[str, float]
+    """At the training temperature, `evaluation.samples` completions a prompt."""
+    greedy: dict[str, float]
+    num_scored: int
+    """Completions that the reward service scored for it."""
+
+
+def evaluate(
+    rows: Sequence[Row],
+    *,
+    tokenizer: PreTrainedTokenizerBase,
+    client: GenerationClient,
+    score: Score,
+    sampling: Sampling,
+    samples: int,
+    seed: int,
+) -> Evaluation:
+    """One sampled and one greedy pass. The seed is the same before and after training: only the weights differ."""
+    sampled = _pass(rows, tokenizer, client, score, sampling, samples, seed)
+    greedy = _pass(rows, tokenizer, client, score, replace(sampling, temperature=0.0), 1, seed)
+    return Evaluation(sampled=sampled, greedy=greedy, num_scored=len(rows) * (samples + 1))
+
+
+def _pass(
+    rows: Sequence[Row],
+    tokenizer: PreTrainedTokenizerBase,
+    client: GenerationClient,
+    score: Score,
+    sampling: Sampling,
+    n: int,
+    seed: int,
+) -> dict[str, float]:
+    found = client.complete([prompt_ids(tokenizer, row["prompt"]) for row in rows], n=n, sampling=sampling, seed=seed)
+    repeated = [row for row in rows for _ in range(n)]
+    completions = [completion for group in found for completion in group]
+    texts = [_as_message(row, tokenizer, completion) for row, completion in zip(repeated, completions, strict=True)]
+    columns = {key: [row[key] for row in repeated] for key in repeated[0] if key != "prompt"}
+    reply = score(
+        [row["prompt"] for row in repeated],
+        texts,
+        columns,
+        [index // n for index in range(len(repeated))],
+        [status_of(completion) for completion in completions],
+    )
+    return {"reward": _mean(reply.rewards)} | {name: _mean(values) for name, values in reply.components.items()}
+
+
+def _as_message(row: Row, tokenizer: PreTrainedTokenizerBase, completion: Completion) -> Any:
+    """As TRL hands completions to rewards: a text for a text prompt, a list of one message for a conversation."""
+    text = tokenizer.decode(completion.token_ids, skip_special_tokens=True)
+    return text if isinstance(row["prompt"], str) else [{"role": "assistant", "content": text}]
+
+
+def _mean(values: Sequence[float | None]) -> float:
+    """Over what was scored; nan when nothing was."""
+    scored = [value for value in values if value is not None]
+    return sum(scored) / len(scored) if scored else float("nan")

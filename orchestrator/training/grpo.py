@@ -1,0 +1,65 @@
+"""GRPO by TRL's own trainer: configured, not wrapped."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from trl import GRPOConfig, GRPOTrainer
+
+from orchestrator.schema import RunConfig
+from orchestrator.training.rollout import Rollout
+
+
+def grpo_config(run: RunConfig, checkpoints: Path) -> GRPOConfig:
+    """TRL's config. It must exist before the model loads: under ZeRO-3 the model is born partitioned."""
+    ours = {
+        "output_dir": str(checkpoints),
+        "reward_weights": [function.weight for function in run.reward.functions],
+        # The orchestrator shows progress; a bar in a log file is noise. All data columns are for the rewards.
+        "disable_tqdm": True,
+        "remove_unused_columns": False,
+    }
+    return GRPOConfig(**(ours | run.trainer.args | {"output_dir": ours["output_dir"]}))
+
+
+def load_tokenizer(run: RunConfig) -> PreTrainedTokenizerBase:
+    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+        run.model.name, revision=run.model.revision, trust_remote_code=run.model.trust_remote_code, padding_side="left"
+    )
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def load_model(run: RunConfig) -> PreTrainedModel:
+    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+        run.model.name,
+        revision=run.model.revision,
+        dtype=getattr(torch, run.model.dtype),
+        trust_remote_code=run.model.trust_remote_code,
+    )
+    return model
+
+
+def grpo_trainer(
+    config: GRPOConfig,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Sequence[dict[str, Any]],
+    eval_rows: Sequence[dict[str, Any]],
+    rewards: list[Callable[..., list[float | None]]],
+    rollout: Rollout,
+) -> GRPOTrainer:
+    wants_eval = config.eval_strategy != "no"
+    return GRPOTrainer(
+        model=model,
+        args=config,
+        processing_class=tokenizer,
+        train_dataset=Dataset.from_list(list(rows)),
+        eval_dataset=Dataset.from_list(list(eval_rows)) if wants_eval and eval_rows else None,
+        reward_funcs=rewards,
+        rollout_func=rollout,
+    )

@@ -1,0 +1,39 @@
+"""metrics.jsonl: one line per logged step, for the progress display, the report and whoever plots."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+
+class MetricsFile(TrainerCallback):  # type: ignore[misc]
+    """Appends {"step", "time", ...TRL's own names} for every log call of the trainer."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if not state.is_world_process_zero or not logs:
+            return
+        line = {"step": state.global_step, "time": time.time()} | {k: v for k, v in logs.items() if k != "step"}
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def rewards_by_step(path: Path) -> list[float]:
+    """The sampled mean reward of each step, in order; a later line of a step replaces an earlier one."""
+    by_step: dict[int, float] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        entry = json.loads(line)
+        if "reward" in entry:
+            by_step[entry["step"]] = entry["reward"]
+    return [by_step[step] for step in sorted(by_step)]

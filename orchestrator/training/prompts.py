@@ -1,0 +1,45 @@
+"""Prompts as token ids, and the promise of `limits.prompt_length` kept before anything trains."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+Row = dict[str, Any]
+NAMED_ROWS = 5  # enough to find them in the file, few enough to read
+
+
+class PromptTooLongError(ValueError):
+    """Prompts above `limits.prompt_length`, counted and named."""
+
+
+def prompt_ids(
+    tokenizer: PreTrainedTokenizerBase, prompt: Any, template_kwargs: dict[str, Any] | None = None
+) -> list[int]:
+    """Token ids of a prompt: text as it is, messages through the chat template, ready for the answer."""
+    if isinstance(prompt, str):
+        return list(tokenizer(prompt)["input_ids"])
+    rendered = tokenizer.apply_chat_template(
+        prompt, add_generation_prompt=True, tokenize=True, return_dict=True, **(template_kwargs or {})
+    )
+    return list(rendered["input_ids"])
+
+
+def within_limit(
+    tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], limit: int, policy: str, split: str
+) -> tuple[list[Row], int]:
+    """The rows whose prompt has at most `limit` tokens, and how many were dropped.
+
+    With policy `error` a longer prompt raises PromptTooLongError; nothing is ever cut.
+    """
+    lengths = [len(prompt_ids(tokenizer, row["prompt"])) for row in rows]
+    long = [index for index, length in enumerate(lengths) if length > limit]
+    if long and policy == "error":
+        named = ", ".join(f"row {i} has {lengths[i]}" for i in long[:NAMED_ROWS])
+        raise PromptTooLongError(
+            f"{len(long)} of {len(rows)} {split} prompts have more than limits.prompt_length = {limit} tokens ({named}"
+            f"{', ...' if len(long) > NAMED_ROWS else ''}); the longest has {max(lengths)}. "
+            f"fix: limits.prompt_length={max(lengths)}, or data.long_prompts=drop"
+        )
+    dropped = set(long)
+    return [row for index, row in enumerate(rows) if index not in dropped], len(long)

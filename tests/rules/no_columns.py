@@ -1,0 +1,2 @@
+def score(prompts, completions, **kwargs):
+    return [float(len(completion)) for completion in completions]

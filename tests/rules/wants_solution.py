@@ -1,0 +1,2 @@
+def score(prompts, completions, solution, **kwargs):
+    return [float(completion == solution) for completion in completions]
