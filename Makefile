@@ -29,10 +29,10 @@ check: $(VENV)/.dev ## Lint, format, types, generated docs: what pre-commit and 
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	$(VENV)/bin/python -m orchestrator.ruledocs --check
+	$(VENV)/bin/python -m orchestrator.docs --check
 
-docs: $(VENV)/.dev ## Write docs/rules/ from the rules' docstrings
-	$(VENV)/bin/python -m orchestrator.ruledocs
+docs: $(VENV)/.dev ## Write docs/rules/ and docs/recipe.md from the docstrings
+	$(VENV)/bin/python -m orchestrator.docs
 
 bench: $(VENV)/.dev ## Benchmarks, each a ratio against a named baseline of the same run
 	$(VENV)/bin/python -m tests.bench

@@ -62,9 +62,13 @@ class Composer:
 
     def parse(self, overrides: Sequence[str]) -> list[Override]:
         try:
-            return OverridesParser.create().parse_overrides([_with_plus(o) for o in overrides])
+            parsed = OverridesParser.create().parse_overrides([_with_plus(o) for o in overrides])
         except (OverrideParseException, HydraException) as error:
             raise CommandLineError(f"cannot read the override: {error}") from error
+        for override in parsed:
+            if not override.key_or_group:
+                raise CommandLineError(f"{override.input_line}: an override is key=value")
+        return parsed
 
     def compose(self, overrides: Sequence[str]) -> Composed:
         """Merge one combination. Raises CommandLineError or RecipeError; everything else is left to the rules."""

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
@@ -51,9 +52,19 @@ def _url_port(url: str) -> int | str:
 
 def with_defaults(raw: DictConfig) -> DictConfig:
     """The recipe over the schema's defaults, so that an interpolation finds a field that no YAML mentions."""
-    merged = OmegaConf.merge(OmegaConf.create(dataclasses.asdict(RunConfig())), raw)
-    assert isinstance(merged, DictConfig)  # noqa: S101 - both sides are mappings
-    return merged
+    whole = deepcopy(raw)
+    OmegaConf.set_struct(whole, False)
+    _add_absent(whole, dataclasses.asdict(RunConfig()))
+    return whole
+
+
+def _add_absent(node: DictConfig, defaults: dict[str, Any]) -> None:
+    """In place. OmegaConf.merge would also replace a `???`, and with it the finding that it is missing."""
+    for key, value in defaults.items():
+        if key not in node and not OmegaConf.is_missing(node, key):
+            node[key] = value
+        elif isinstance(value, dict) and OmegaConf.is_dict(node._get_node(key)):
+            _add_absent(node[key], value)
 
 
 def resolve(raw: DictConfig) -> tuple[RunConfig, tuple[Problem, ...]]:

@@ -1,0 +1,160 @@
+"""One client for every generation server: ours and vLLM 0.32. Imports no torch."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from orchestrator.generation.params import Sampling
+from orchestrator.generation.replies import Completion, choices_of, completion_of, sequence_scores
+from orchestrator.generation.transport import GenerationError, Transport
+
+__all__ = ["Completion", "GenerationClient", "GenerationError", "Sampling"]
+
+# For questions that need no generation.
+FACT_TIMEOUT_S = 30.0
+
+Value = TypeVar("Value")
+
+
+class GenerationClient:
+    """Speaks to one server. Every method raises GenerationError; none waits longer than `timeout_s` for an answer.
+
+    Not for use by several threads at once: give each its own client.
+    """
+
+    def __init__(
+        self, base_url: str, model: str | None = None, timeout_s: float = 600.0, *, token: str | None = None
+    ) -> None:
+        """`model` is the served name; None lets the server use its own. `token` is sent as a bearer token."""
+        self.base_url, self.model = base_url.rstrip("/"), model
+        self._http = Transport(base_url, timeout_s, token)
+
+    def health(self) -> bool:
+        """True when the server is ready, False when it answers that it is not. Raises when nobody answers."""
+        try:
+            self._http.get("/health", timeout_s=FACT_TIMEOUT_S)
+        except GenerationError as error:
+            if error.status is None:
+                raise
+            return False
+        return True
+
+    def models(self) -> list[dict[str, Any]]:
+        """Served models, each with `id`, `root` and `max_model_len`."""
+        return self._read("/v1/models", lambda reply: list(reply["data"]))
+
+    def server_info(self) -> dict[str, Any]:
+        """The server's configuration tree (vLLM's `VllmConfig`); vLLM needs VLLM_SERVER_DEV_MODE=1 to tell."""
+        return self._read("/server_info", lambda reply: dict(reply["vllm_config"]), {"config_format": "json"})
+
+    def version(self) -> dict[str, Any]:
+        """`version`, and `engine` where the server is the embedded one."""
+        return self._read("/version", dict)
+
+    def world_size(self) -> int:
+        """Workers of the server, tensor parallel times data parallel."""
+        return self._read("/get_world_size", lambda reply: int(reply["world_size"]))
+
+    def weight_info(self) -> dict[str, Any]:
+        """`weight_version`: what the last finished update named, "default" before the first."""
+        return self._read("/weight_info", lambda reply: {**reply, "weight_version": reply["weight_version"]})
+
+    def complete(
+        self, prompts: Sequence[Sequence[int]], n: int, sampling: Sampling, seed: int | None
+    ) -> list[list[Completion]]:
+        """`n` completions for each prompt of token ids, [prompts][n].
+
+        vLLM draws choice i of every prompt with seed + i: give successive calls seeds that lie far apart.
+        """
+        body = {
+            **self._named(),
+            "prompt": [list(prompt) for prompt in prompts],
+            "n": n,
+            "max_tokens": sampling.max_tokens,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
+            "min_p": sampling.min_p,
+            "repetition_penalty": sampling.repetition_penalty,
+            "stop_token_ids": list(sampling.stop_token_ids),
+            "seed": seed,
+            "logprobs": 0,
+            "return_token_ids": True,
+            "return_tokens_as_token_ids": True,
+        }
+        reply = self._http.post("/v1/completions", body, repeatable=True)
+
+        def read(reply: Any) -> list[list[Completion]]:
+            choices = choices_of(reply, len(prompts) * n)
+            return [
+                [completion_of(choice, prompt) for choice in choices[place * n : (place + 1) * n]]
+                for place, prompt in enumerate(prompts)
+            ]
+
+        return self._checked("POST", "/v1/completions", read, reply)
+
+    def score(self, sequences: Sequence[Sequence[int]]) -> list[list[float]]:
+        """Log-probs (temperature 1, nothing filtered) of each sequence's tokens after the first.
+
+        A sequence must be shorter than the server's max_model_len: the API insists on generating one more token.
+        """
+        body = {
+            **self._named(),
+            "prompt": [list(sequence) for sequence in sequences],
+            "max_tokens": 1,
+            "temperature": 0.0,
+            "prompt_logprobs": 1,
+        }
+        reply = self._http.post("/v1/completions", body, repeatable=True)
+
+        def read(reply: Any) -> list[list[float]]:
+            choices = choices_of(reply, len(sequences))
+            return [sequence_scores(choice, sequence) for choice, sequence in zip(choices, sequences, strict=True)]
+
+        return self._checked("POST", "/v1/completions", read, reply)
+
+    def tokenize(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """Token ids under the server's tokenizer."""
+        body = {**self._named(), "prompt": text, "add_special_tokens": add_special_tokens}
+        reply = self._http.post("/tokenize", body, repeatable=True)
+        return self._checked("POST", "/tokenize", lambda reply: [int(token) for token in reply["tokens"]], reply)
+
+    def init_weight_transfer(self, info: Mapping[str, Any]) -> None:
+        """Open the server's weight-transfer engine; `info` is the backend's own."""
+        self._http.post("/init_weight_transfer_engine", {"init_info": dict(info)})
+
+    def update_weights(self, update_info: Mapping[str, Any], weight_version: str) -> None:
+        """One whole update: start, update, finish. When the update is refused the server keeps its old version."""
+        self._http.post("/start_weight_update", {})
+        self._http.post("/update_weights", {"update_info": dict(update_info)})
+        self._http.post("/finish_weight_update", {"weight_version": weight_version})
+
+    def reset_prefix_cache(self) -> bool:
+        """Forget cached prefixes; False when the server could not (requests under way). Older vLLM says nothing."""
+        reply = self._http.post("/reset_prefix_cache", repeatable=True)
+        return reply is None or bool(reply.get("success", True))
+
+    def pause(self, mode: str = "wait") -> None:
+        """Stop generating; returns when that holds. Requests under way are finished ("wait"), "abort"ed or frozen
+        ("keep")."""
+        self._http.post("/pause", params={"mode": mode}, repeatable=True)
+
+    def resume(self) -> None:
+        """Generate again, beginning with what arrived in between."""
+        self._http.post("/resume", repeatable=True)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+    def _named(self) -> dict[str, str]:
+        return {} if self.model is None else {"model": self.model}
+
+    def _read(self, path: str, read: Callable[[Any], Value], params: Mapping[str, str] | None = None) -> Value:
+        return self._checked("GET", path, read, self._http.get(path, params=params, timeout_s=FACT_TIMEOUT_S))
+
+    def _checked(self, method: str, path: str, read: Callable[[Any], Value], reply: Any) -> Value:
+        try:
+            return read(reply)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            message = f"unexpected answer: {type(error).__name__}: {error}"
+            raise GenerationError(method, self.base_url + path, 200, message) from error

@@ -1,0 +1,144 @@
+"""The weight-sync proof against real servers with planted faults: each answers 200 to every update."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from orchestrator.generation.client import GenerationClient, GenerationError
+from orchestrator.generation.transfer import SafetensorsSender
+from orchestrator.resolve import ASSETS
+from orchestrator.supervise.leases import lease_ports
+from orchestrator.training.probe import largest_gap, perturbed, sequence_logprobs
+from orchestrator.training.sync import SyncProofError, WeightSync, make_sync
+from tests.orchestrated import orchestrate, run_dirs, wait_for
+
+MODEL = ASSETS / "tiny_math"
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@contextmanager
+def faulty_server(fault: str, weights_dir: Path) -> Iterator[str]:
+    """Address of a server with the fault, which reads weights from below `weights_dir`."""
+    with lease_ports(1)[0] as lease:
+        flags = [
+            "--model",
+            str(MODEL),
+            "--port",
+            str(lease.port),
+            "--max-model-len",
+            "24",
+            "--weights-dir",
+            str(weights_dir),
+        ]
+        argv = [sys.executable, "-m", "tests.training.faulty_server", fault, *flags, "--dtype", "float32"]
+        process = subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE)
+        url = f"http://127.0.0.1:{lease.port}"
+        try:
+            wait_for("the server is ready", lambda: _is_ready(url) or process.poll() is not None)
+            yield url
+        finally:
+            process.kill()
+            process.communicate()
+
+
+def _is_ready(url: str) -> bool:
+    try:
+        return GenerationClient(url, timeout_s=5).health()
+    except GenerationError:
+        return False
+
+
+@pytest.fixture
+def model() -> PreTrainedModel:
+    return AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32)
+
+
+def sync_with(url: str, folder: Path, model: PreTrainedModel, verify_every: int = 1) -> WeightSync:
+    client = GenerationClient(url, model=str(MODEL), timeout_s=30)
+    sender = SafetensorsSender(client, folder)
+    return make_sync(
+        lambda: model, client, sender, dtype="float32", tolerance=None, verify_every=verify_every, max_length=24, seed=0
+    )
+
+
+def train_a_little(model: PreTrainedModel) -> None:
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.01)
+
+
+def test_a_good_server_follows_and_the_gap_is_rounding(tmp_path: Path, model: PreTrainedModel) -> None:
+    with faulty_server("none", tmp_path) as url:
+        sync = sync_with(url, tmp_path, model)
+        sync.canary(0)
+        for step in range(1, 4):
+            train_a_little(model)
+            sync.push(step)
+        sync.push(3)
+        assert sync.num_syncs == 2 + 3
+        assert sync.gap is not None
+        assert sync.gap < 1e-5
+        assert GenerationClient(url, timeout_s=5).weight_info()["weight_version"] == "step-3-5"
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [("ignore", "ignores weight updates"), ("miss-one", "misses a tensor"), ("stale-lm-head", "lm_head.weight")],
+)
+def test_a_fault_is_stopped_at_the_canary(tmp_path: Path, model: PreTrainedModel, fault: str, says: str) -> None:
+    with faulty_server(fault, tmp_path) as url, pytest.raises(SyncProofError, match=says) as caught:
+        sync_with(url, tmp_path, model).canary(0)
+    assert "canary" in str(caught.value)
+    assert "tolerance 0.001" in str(caught.value)
+
+
+def test_a_server_that_stops_updating_is_stopped_at_the_next_proof(tmp_path: Path, model: PreTrainedModel) -> None:
+    with faulty_server("stop-after-four", tmp_path) as url:
+        sync = sync_with(url, tmp_path, model, verify_every=3)
+        sync.canary(0)
+        for step in (1, 2):
+            train_a_little(model)
+            sync.push(step)
+        for step in (3,):
+            train_a_little(model)
+            sync.push(step)  # the fifth update is not compared
+        train_a_little(model)
+        with pytest.raises(SyncProofError, match="the weights of step 4"):
+            sync.push(4)
+
+
+def test_the_canary_sees_each_tensor(model: PreTrainedModel) -> None:
+    """Any single tensor that keeps its old value leaves a gap far above the tolerance."""
+    probes = [[5, 9, 60, 33, 70, 12, 41, 8, 90, 17, 22, 63, 3, 50, 77, 28], [7] * 8 + [31] * 8]
+    true = {name: p.detach().clone() for name, p in model.named_parameters()}
+    with perturbed(model, 0):
+        expected = sequence_logprobs(model, probes)
+        for name, parameter in model.named_parameters():
+            moved = parameter.detach().clone()
+            with torch.no_grad():
+                parameter.copy_(true[name])
+                assert largest_gap(expected, sequence_logprobs(model, probes)) > 5e-3, name
+                parameter.copy_(moved)
+    assert all(torch.equal(p, true[name]) for name, p in model.named_parameters())
+
+
+@pytest.mark.e2e
+def test_a_run_with_a_faulty_external_server_ends_before_step_one(tmp_path: Path) -> None:
+    with faulty_server("ignore", tmp_path) as url:
+        done = orchestrate(
+            "+experiment=grpo_math",
+            "trainer.args.max_steps=3",
+            "generation=external",
+            f"generation.url={url}",
+            cwd=tmp_path,
+        )
+        assert done.returncode == 1
+        assert "ignores weight updates" in done.stderr
+        assert not (run_dirs(tmp_path)[0] / "metrics.jsonl").exists()
+        assert _is_ready(url)  # somebody else's server is left alone
