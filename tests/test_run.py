@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -82,13 +83,22 @@ def test_nothing_is_left_behind(trained: Path) -> None:
     assert processes_of(trained) == []
 
 
+def test_resuming_a_finished_run_trains_nothing(trained: Path) -> None:
+    done = orchestrate("resume", str(trained), cwd=trained.parents[2])
+    assert done.returncode == 0, done.stderr
+    result = read(trained / "result.json")
+    assert (result["start_step"], result["final_step"]) == (3, 3)
+    assert result["counts"] == {"samples_scored": 10 * 3, "weight_syncs": 2}
+
+
 def test_resume_goes_on_from_the_last_checkpoint(trained: Path) -> None:
+    shutil.rmtree(trained / "checkpoints" / "checkpoint-3")  # as if the run had died in its last step
     before = (trained / "metrics.jsonl").read_text().splitlines()
     done = orchestrate("resume", str(trained), cwd=trained.parents[2])
     assert done.returncode == 0, done.stderr
     result = read(trained / "result.json")
     assert (result["start_step"], result["final_step"]) == (2, 3)
-    assert result["counts"] == {"samples_scored": 16 + 10 * 3, "weight_syncs": 2 + 1 + 1}
+    assert result["counts"] == {"samples_scored": 16 + 10 * 3, "weight_syncs": 2 + 1}
     lines = [json.loads(line) for line in (trained / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if "reward" in line] == [1, 2, 3]
     # On one process a resumed run is the same run: step 3 has the same rollouts, so the same reward and loss.
@@ -120,7 +130,7 @@ def test_a_reward_function_and_data_of_the_users_own(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     done = orchestrate(
         *SMALL,
-        "data=jsonl", "data.path=rows.jsonl", "data.heldout_path=rows.jsonl", "data.prompt=question",
+        "data=jsonl", "data.path=rows.jsonl", "data.rows=null", "data.heldout_path=rows.jsonl", "data.prompt=question",
         "data.columns={answer: gold}",
         "reward.functions=[{name: accuracy, target: accuracy, weight: 2.0},"
         " {name: shorter, target: 'mine.py:shorter', weight: 0.5, params: {scale: 0.1}}]",
@@ -145,9 +155,9 @@ def test_a_reward_function_that_breaks_ends_the_run_and_says_where(tmp_path: Pat
 
 
 def test_a_long_prompt_ends_the_run_before_it_trains(tmp_path: Path) -> None:
-    done = orchestrate(*SMALL, "limits.prompt_length=8", cwd=tmp_path)
+    done = orchestrate(*SMALL, "limits.prompt_length=5", cwd=tmp_path)
     assert done.returncode == 1
-    assert "limits.prompt_length = 8" in done.stderr
+    assert "limits.prompt_length = 5" in done.stderr
     assert not (run_dirs(tmp_path)[0] / "metrics.jsonl").exists()
 
 
@@ -226,8 +236,8 @@ def test_a_sweep_is_checked_first_and_compared_last(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert len(run_dirs(tmp_path)) == 2
     table = done.stdout.split("what differs")[-1]
-    assert "trainer.args.learning_rate=1e-4" in table
-    assert "trainer.args.learning_rate=3e-4" in table
+    assert "trainer.args.learning_rate=0.0001" in table
+    assert "trainer.args.learning_rate=0.0003" in table
 
 
 def test_a_token_from_the_environment_guards_the_reward_server(tmp_path: Path) -> None:

@@ -34,10 +34,11 @@ def load_tokenizer(run: RunConfig) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def load_model(run: RunConfig) -> PreTrainedModel:
+def load_model(run: RunConfig, checkpoint: str | None = None) -> PreTrainedModel:
+    """The recipe's model, or the weights of a checkpoint of it."""
     model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-        run.model.name,
-        revision=run.model.revision,
+        checkpoint or run.model.name,
+        revision=None if checkpoint else run.model.revision,
         dtype=getattr(torch, run.model.dtype),
         trust_remote_code=run.model.trust_remote_code,
     )

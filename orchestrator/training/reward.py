@@ -61,7 +61,7 @@ class RewardBatch:
         statuses = kwargs.get(STATUS_COLUMN) or ["completed"] * len(prompts)
         group_ids = [index // self.group_size() for index in range(len(prompts))]
         reply = self.score(prompts, completions, columns, group_ids, statuses)
-        step = kwargs["trainer_state"].global_step
+        step = kwargs["trainer_state"].global_step + 1  # the step that they are trained in, as metrics.jsonl counts
         self.samples.write(step, prompts, completions, statuses, reply.components, reply.rewards)
         for key, value in self.metrics().items():
             kwargs["log_metric"](key, value)

@@ -93,7 +93,7 @@ def train(run: RunConfig, run_dir: Path, resume_from: str | None) -> None:
     )
     trainer = grpo_trainer(
         config,
-        load_model(run),
+        load_model(run, resume_from),
         tokenizer,
         rows,
         heldout,
@@ -125,18 +125,18 @@ def train(run: RunConfig, run_dir: Path, resume_from: str | None) -> None:
             seed=run.seed,
         )
 
-    sync.canary(0)
+    sync.canary(start_step)
     before = None if resume_from else measure()
     if before is not None:
         write_json(paths.heldout_before, asdict(before))
-    if resume_from:
-        sync.pushed_step = None  # the checkpoint's weights are not the ones that the canary sent
 
     started = time.monotonic()
-    trainer.train(resume_from_checkpoint=resume_from)
+    # A run that died after its last step has only its end to do; HF's trainer would train one step more.
+    if not start_step or start_step < (config.max_steps if config.max_steps > 0 else start_step + 1):
+        trainer.train(resume_from_checkpoint=resume_from)
     seconds = time.monotonic() - started
 
-    final_step = trainer.state.global_step
+    final_step = trainer.state.global_step or start_step
     sync.push(final_step)
     sync.verify()
     after = measure()
@@ -184,12 +184,10 @@ def _report(
 def _expected(plan: BatchPlan, start: int, final: int, evaluations: list[Evaluation]) -> dict[str, int]:
     """What the servers must have counted, from the steps alone: the orchestrator compares."""
     steps = final - start
-    generated_at = plan.generation_steps(steps)
-    # A fresh run's first round finds the weights already there, proven by the canary; the final weights are sent last.
-    rounds_sent = len(generated_at) - (1 if start == 0 and generated_at else 0)
     return {
         "samples_scored": plan.rounds(steps) * plan.generation_batch + sum(e.num_scored for e in evaluations),
-        "weight_syncs": CANARY_SYNCS + rounds_sent + (1 if steps else 0),
+        # The first round finds the weights that the canary has proven; the final weights are sent for the last time.
+        "weight_syncs": CANARY_SYNCS + len(plan.generation_steps(steps)),
     }
 
 

@@ -59,7 +59,7 @@ def _orchestrated(cwd: Path, settings: list[str]) -> float:
 
 
 def _in_process(cwd: Path, settings: list[str]) -> float:
-    env = os.environ | {"OMP_NUM_THREADS": str(len(os.sched_getaffinity(0)))}
+    env = os.environ | {"OMP_NUM_THREADS": "1"}  # as the recipe says for its trainer and generation server
     argv = [sys.executable, "-m", "tests.bench.in_process_trl", str(cwd / "plain"), *settings]
     done = subprocess.run(
         argv, cwd=Path(__file__).parents[2], env=env, check=True, capture_output=True, text=True, timeout=600
