@@ -71,7 +71,7 @@ def test_a_broken_interpolation_hides_nothing(composer: Composer) -> None:
         ("interpolation", "generation.model"),
         ("interpolation", "trainer.args.beta"),
     }
-    assert run.trainer.args["max_steps"] == 120
+    assert run.trainer.args["max_steps"] == 200
 
 
 def test_experiment_without_plus_is_what_people_type(composer: Composer) -> None:
