@@ -194,7 +194,7 @@ def data_unreadable(case: Case) -> Iterator[Finding]:
         data=jsonl data.path=nowhere.jsonl evaluation.rows=0
         data=jsonl data.path=tests/rules/rows.jsonl data.prompt=question evaluation.rows=0
     ## Good
-        data=jsonl data.path=tests/rules/rows.jsonl evaluation.rows=0
+        data=jsonl data.path=tests/rules/rows.jsonl data.rows=null evaluation.rows=0
     """
     if isinstance(case.facts.data, str) and not any(p.path.startswith("data.") for p in case.problems):
         yield Finding(
