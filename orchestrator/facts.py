@@ -73,7 +73,7 @@ def gather(run: RunConfig) -> Facts:
         versions=installed_versions(PACKAGES),
         models={name: model_facts(name, run.model.revision) for name in {run.model.name, run.generation.model} if name},
         data=_described(run, "train"),
-        heldout=_described(run, "heldout") if run.evaluation.rows else None,
+        heldout=_described(run, "heldout") if run.evaluation.rows > 0 else None,
         signatures={f.target: _signature(f.target, f.params) for f in run.reward.functions if f.target},
         trainer_fields=_fields(run.trainer.kind),
         busy_ports=_busy(part.port for part in (run.generation, run.reward) if isinstance(part.port, int)),

@@ -7,11 +7,11 @@ from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
-from urllib.parse import urlsplit
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from orchestrator.addresses import port_of
 from orchestrator.fieldtypes import accepts, readable
 from orchestrator.schema import AUTO, RunConfig
 
@@ -40,14 +40,7 @@ def register_resolvers() -> None:
     """`${shipped:NAME}` a model that ships; `${sum:a,b}`; `${url_port:URL}` the port that an address names."""
     OmegaConf.register_new_resolver("shipped", lambda name: str(ASSETS / str(name)), replace=True)
     OmegaConf.register_new_resolver("sum", lambda *terms: sum(terms), replace=True)
-    OmegaConf.register_new_resolver("url_port", _url_port, replace=True)
-
-
-def _url_port(url: str) -> int | str:
-    parts = urlsplit(str(url))
-    if parts.port is None:
-        return {"https": 443}.get(parts.scheme, 80)
-    return parts.port
+    OmegaConf.register_new_resolver("url_port", lambda url: port_of(str(url)) or AUTO, replace=True)
 
 
 def with_defaults(raw: DictConfig) -> DictConfig:
@@ -189,5 +182,5 @@ def _without_echoes(problems: list[Problem]) -> Iterator[Problem]:
     flagged = {problem.path for problem in problems}
     for problem in problems:
         text = problem.source or (str(problem.value) if problem.kind == "interpolation" else "")
-        if not any(f"{{{path}}}" in text for path in flagged - {problem.path}):
+        if not any(f"{{{path}}}" in text or f"{{{path}." in text for path in flagged - {problem.path}):
             yield problem

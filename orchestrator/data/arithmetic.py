@@ -4,7 +4,7 @@ The 900 prompts are split once and for all, whatever the seed of a run. A pair a
 the same side, so that a held-out prompt cannot be answered by having seen its mirror.
 """
 
-from orchestrator.data.errors import DataError
+from orchestrator.data.errors import ROWS_KEYS, DataError
 from orchestrator.data.sampling import draw, shuffled
 
 LIMIT = 30
@@ -32,8 +32,8 @@ def arithmetic_rows(split: str, rows: int | None, seed: int) -> list[dict[str, o
     wanted = len(pool) if rows is None else rows
     if split == "heldout" and wanted > len(pool):
         raise DataError(
-            f"data.rows = {wanted}, but source arithmetic holds out {len(pool)} prompts; "
-            f"fix: set data.rows to at most {len(pool)}"
+            f"{ROWS_KEYS[split]} = {wanted}, but source arithmetic holds out {len(pool)} prompts; "
+            f"fix: set {ROWS_KEYS[split]} to at most {len(pool)}"
         )
     drawn = draw(pool, wanted, seed=seed, key=_prompt)
     return [{"prompt": _prompt((a, b)), "answer": str(a + b)} for a, b in drawn]

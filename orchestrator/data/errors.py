@@ -3,6 +3,9 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+ROWS_KEYS = {"train": "data.rows", "heldout": "evaluation.rows"}
+"""The recipe's name for how many rows of a split are asked for."""
+
 
 class DataError(ValueError):
     """Data that cannot be used. The message says where (file:line), what (both values) and how to fix it."""

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from orchestrator.data.columns import Row, rename, renaming
-from orchestrator.data.errors import DataError
+from orchestrator.data.errors import ROWS_KEYS, DataError
 from orchestrator.data.sampling import draw
 
 
 def jsonl_rows(
-    path: Path, *, rows: int | None, seed: int, prompt: str, columns: Mapping[str, str], key: str
+    path: Path, *, rows: int | None, seed: int, prompt: str, columns: Mapping[str, str], key: str, split: str
 ) -> list[Row]:
     """Every row in the order of the file, or `rows` of them drawn with `seed`, none twice.
 
@@ -29,7 +29,8 @@ def jsonl_rows(
         _prompt_is_usable(row[prompt], where=f"{where}: prompt column {prompt!r}")
     if rows is not None and rows > len(numbered):
         raise DataError(
-            f"data.rows = {rows}, but {path} has {len(numbered)}; fix: set data.rows to at most {len(numbered)}, "
+            f"{ROWS_KEYS[split]} = {rows}, but {path} has {len(numbered)}; "
+            f"fix: set {ROWS_KEYS[split]} to at most {len(numbered)}, "
             f"or to null for all of them"
         )
     chosen = numbered if rows is None else draw(numbered, rows, seed=seed, key=lambda item: str(item[0]))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from orchestrator.data.arithmetic import arithmetic_rows
 from orchestrator.data.columns import Row, rename, renaming
-from orchestrator.data.errors import DataError, nearest
+from orchestrator.data.errors import ROWS_KEYS, DataError, nearest
 from orchestrator.data.jsonl import jsonl_rows
 
 SOURCES = ("arithmetic", "jsonl")
@@ -35,12 +35,12 @@ def load_rows(
     if split not in SPLITS:
         raise DataError(f"data.split = {split!r} is not a split; {nearest(split, SPLITS)}")
     if rows is not None and rows < 1:
-        raise DataError(f"data.rows = {rows}; fix: a positive number, or null for all rows")
+        raise DataError(f"{ROWS_KEYS[split]} = {rows}; fix: a positive number, or null for all rows")
     if source == "arithmetic":
         loaded = _arithmetic(split, rows, seed, prompt, columns or {}, unused=(path, heldout_path))
     else:
         key, chosen = _file_of(split, path, heldout_path)
-        loaded = jsonl_rows(chosen, rows=rows, seed=seed, prompt=prompt, columns=columns or {}, key=key)
+        loaded = jsonl_rows(chosen, rows=rows, seed=seed, prompt=prompt, columns=columns or {}, key=key, split=split)
     return [_as_chat(row) for row in loaded] if chat else loaded
 
 

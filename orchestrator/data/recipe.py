@@ -12,7 +12,7 @@ def training_rows(run: RunConfig) -> list[Row]:
 
 def heldout_rows(run: RunConfig) -> list[Row]:
     """`evaluation.rows` rows that are never trained on; none when it is 0. Raises DataError."""
-    return _rows(run, "heldout", run.evaluation.rows) if run.evaluation.rows else []
+    return _rows(run, "heldout", run.evaluation.rows) if run.evaluation.rows > 0 else []
 
 
 def _rows(run: RunConfig, split: str, rows: int | None) -> list[Row]:

@@ -16,3 +16,7 @@ class Case:
     problems: tuple[Problem, ...] = ()
     rejected: tuple[str, ...] = ()
     """Overrides that could not be applied."""
+
+    def is_sound(self, path: str) -> bool:
+        """False when the setting, or what it stands in, is already reported: its value here is only a default."""
+        return not any(path == p.path or path.startswith(f"{p.path}.") for p in self.problems)

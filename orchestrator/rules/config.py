@@ -178,6 +178,38 @@ def launcher_processes(case: Case) -> Iterator[Finding]:
         )
 
 
+def run_name(case: Case) -> Iterator[Finding]:
+    """The run has a name that is a folder, and a seed that every library takes.
+
+    ## What it checks
+    `name` is one path component; `seed` and `data.seed` lie between 0 and 2**32 - 1.
+    ## Why it matters
+    The run directory is runs_dir/name/time. numpy refuses other seeds, after everything has started.
+    ## Bad
+        name=a/b
+        name=''
+        seed=-1
+    ## Good
+        name=my-run seed=4294967295
+    """
+    name = case.run.name
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
+        yield Finding(
+            values={"name": name},
+            problem=f"name = {name!r} is not the name of a folder",
+            why="The run directory is made below runs_dir under this name.",
+            fix="choose a name without a slash",
+        )
+    for path, seed in {"seed": case.run.seed, "data.seed": case.run.data.seed}.items():
+        if not 0 <= seed < 2**32 and (path == "seed" or seed != case.run.seed):
+            yield Finding(
+                values={path: seed},
+                problem=f"{path} = {seed} is outside 0..{2**32 - 1}",
+                why="numpy and torch take no other seeds; the trainer would fail when it starts.",
+                fix=f"set {path} to a number in that range",
+            )
+
+
 def managed_field(case: Case) -> Iterator[Finding]:
     """`trainer.args` leaves alone what the run decides.
 

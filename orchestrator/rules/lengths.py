@@ -46,7 +46,7 @@ def completion_length_missing(case: Case) -> Iterator[Finding]:
         limits.completion_length=4
     """
     key = TRAINER_KINDS[case.run.trainer.kind].completion_length
-    if case.run.trainer.args.get(key) is None:
+    if case.run.trainer.args.get(key) is None and case.is_sound("trainer.args"):
         yield Finding(
             values={f"trainer.args.{key}": None, "limits.completion_length": case.run.limits.completion_length},
             problem=f"trainer.args.{key} is not set",

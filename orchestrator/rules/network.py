@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from orchestrator.addresses import ANY_ADDRESS, LOOPBACK, host_of, port_of
 from orchestrator.findings import Finding
 from orchestrator.rules.case import Case
 from orchestrator.schema import AUTO, GenerationConfig, RewardConfig
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-ANY_ADDRESS = ("0.0.0.0", "::", "[::]")  # noqa: S104 - compared with, never bound
 STARTED = {"generation": "embedded", "reward": "local"}
 """The kind of each service that a run starts itself."""
 
@@ -21,15 +20,6 @@ def _services(case: Case) -> Iterator[tuple[str, GenerationConfig | RewardConfig
 
 def _started(case: Case) -> Iterator[tuple[str, GenerationConfig | RewardConfig]]:
     return ((name, part) for name, part in _services(case) if part.kind == STARTED[name])
-
-
-def _url_port(url: str) -> int | str | None:
-    """The port that an address names, `auto` included; None when it names none."""
-    netloc = urlsplit(url).netloc
-    _, colon, port = netloc.rpartition(":")
-    if not colon or port.endswith("]"):
-        return None
-    return int(port) if port.isdigit() else port
 
 
 def url_port_mismatch(case: Case) -> Iterator[Finding]:
@@ -47,8 +37,9 @@ def url_port_mismatch(case: Case) -> Iterator[Finding]:
         generation.port=8001 generation.url=http://localhost:8001
     """
     for name, part in _services(case):
-        named = _url_port(part.url)
-        if part.url and named is not None and named != part.port:
+        named = port_of(part.url)
+        in_range = part.port == AUTO or (isinstance(part.port, int) and part.port > 0)  # else NET005 says so
+        if part.url and in_range and named is not None and named != part.port:
             yield Finding(
                 values={f"{name}.port": part.port, f"{name}.url": part.url},
                 problem=f"{name}.port = {part.port}, and the trainer would connect to {part.url}",
@@ -61,11 +52,13 @@ def not_an_address(case: Case) -> Iterator[Finding]:
     """A URL is one that can be connected to.
 
     ## What it checks
-    `generation.url` and `reward.url`: http or https, a host, and not an address that is only for binding (0.0.0.0, ::).
+    `generation.url` and `reward.url`: http or https, a host, a port that exists, and not an address
+    that is only for binding (0.0.0.0, ::).
     ## Why it matters
     0.0.0.0 means "every interface" to a server; as a destination it is undefined, and works on some machines only.
     ## Bad
         generation.url=http://0.0.0.0:8000 generation.port=8000
+        generation=external generation.url=http://localhost:99999
         reward=external reward.url=localhost:9000/score reward.port=9000
     ## Good
         reward=external reward.url=http://localhost:9000
@@ -73,10 +66,11 @@ def not_an_address(case: Case) -> Iterator[Finding]:
     for name, part in _services(case):
         if not part.url:
             continue
-        parts = urlsplit(part.url)
-        host = parts.netloc.rpartition("@")[2].rsplit(":", 1)[0] if ":" in parts.netloc else parts.netloc
-        if parts.scheme not in ("http", "https") or not host:
+        host, port = host_of(part.url), port_of(part.url)
+        if urlsplit(part.url).scheme not in ("http", "https") or not host:
             problem = f"{name}.url = {part.url} is not an http address"
+        elif port != AUTO and not (isinstance(port, int) and 0 < port < 65536):
+            problem = f"{name}.url = {part.url} names no port that exists"
         elif host in ANY_ADDRESS:
             problem = f"{name}.url = {part.url} names a bind address; nothing can be reached under {host}"
         else:
@@ -85,7 +79,7 @@ def not_an_address(case: Case) -> Iterator[Finding]:
             values={f"{name}.url": part.url},
             problem=problem,
             why="The trainer connects to this address.",
-            fix=f"write {name}.url=http://127.0.0.1:{_url_port(part.url) or 'PORT'}, or the name of the machine",
+            fix=f"write {name}.url=http://127.0.0.1:{port_of(part.url) or 'PORT'}, or the name of the machine",
         )
 
 
@@ -105,7 +99,7 @@ def port_used_twice(case: Case) -> Iterator[Finding]:
     """
     taken: dict[int, str] = {}
     for name, part in _services(case):
-        local = part.kind == STARTED[name] or urlsplit(part.url).netloc.startswith(LOOPBACK)
+        local = part.kind == STARTED[name] or host_of(part.url) in LOOPBACK
         if not isinstance(part.port, int) or not local:
             continue
         if part.port in taken:

@@ -1,6 +1,6 @@
 """NUM: batch sizes and group sizes (the arithmetic of TRL 1.16, see orchestrator/batches.py)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from orchestrator.batches import DEFAULTS, BatchPlan, batch_plan
@@ -168,6 +168,7 @@ def count_not_positive(case: Case) -> Iterator[Finding]:
     ## Bad
         trainer.args.per_device_train_batch_size=0
         reward.timeout_s=0
+        evaluation.rows=-1
         generation.weight_sync.verify_every=0
     ## Good
         reward.workers=2
@@ -180,6 +181,7 @@ def count_not_positive(case: Case) -> Iterator[Finding]:
         "reward.workers": run.reward.workers,
         "generation.weight_sync.verify_every": run.generation.weight_sync.verify_every,
         "generation.max_batch_rows": run.generation.max_batch_rows,
+        "evaluation.samples": run.evaluation.samples,
     }
     limits = {
         "reward.timeout_s": run.reward.timeout_s,
@@ -189,9 +191,46 @@ def count_not_positive(case: Case) -> Iterator[Finding]:
     for path, value in counts.items():
         if isinstance(value, int) and value < 1:
             yield _too_small(path, value, "1")
+    if run.evaluation.rows < 0:
+        yield _too_small("evaluation.rows", run.evaluation.rows, "0 (none)")
     for path, seconds in limits.items():
         if seconds <= 0:
             yield _too_small(path, seconds, "something above 0")
+
+
+def sampling_out_of_range(case: Case) -> Iterator[Finding]:
+    """Sampling settings are ones that draw different completions.
+
+    ## What it checks
+    `temperature` > 0, 0 < `top_p` <= 1, `top_k` >= 0, 0 <= `min_p` <= 1 and `repetition_penalty` > 0 in `trainer.args`.
+    ## Why it matters
+    At temperature 0 all completions of a group are equal: no spread, no advantage, nothing learned. The others make the
+    generation server refuse every request.
+    ## Bad
+        trainer.args.temperature=0
+        trainer.args.top_p=1.5
+        trainer.args.top_k=-1
+    ## Good
+        trainer.args.temperature=0.7 trainer.args.top_p=0.95 trainer.args.top_k=20
+    """
+    for key, (fits, legal) in SAMPLING.items():
+        value = case.run.trainer.args.get(key)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and not fits(value):
+            yield Finding(
+                values={f"trainer.args.{key}": value},
+                problem=f"trainer.args.{key} = {value} is outside {legal}",
+                why="The server would refuse it, or all completions of a group would be equal.",
+                fix=f"set it within {legal}, or remove it for TRL's default",
+            )
+
+
+SAMPLING: Mapping[str, tuple[Callable[[float], bool], str]] = {
+    "temperature": (lambda v: v > 0, "temperature > 0"),
+    "top_p": (lambda v: 0 < v <= 1, "0 < top_p <= 1"),
+    "top_k": (lambda v: v >= 0, "top_k >= 0 (0 = off)"),
+    "min_p": (lambda v: 0 <= v <= 1, "0 <= min_p <= 1"),
+    "repetition_penalty": (lambda v: v > 0, "repetition_penalty > 0"),
+}
 
 
 def _too_small(path: str, value: float, least: str) -> Finding:

@@ -22,7 +22,8 @@ def no_function(case: Case) -> Iterator[Finding]:
         reward.functions.0.weight=0.5
     """
     functions = case.run.reward.functions
-    if not any(function.weight for function in functions):
+    sound = not any(problem.path.startswith("reward.functions") for problem in case.problems)
+    if sound and not any(function.weight for function in functions):
         yield Finding(
             values={"reward.functions": [f.name or f.target for f in functions]},
             problem="no reward function has a weight" if functions else "reward.functions is empty",
@@ -196,7 +197,7 @@ def data_unreadable(case: Case) -> Iterator[Finding]:
     ## Good
         data=jsonl data.path=tests/rules/rows.jsonl data.rows=null evaluation.rows=0
     """
-    if isinstance(case.facts.data, str) and not any(p.path.startswith("data.") for p in case.problems):
+    if isinstance(case.facts.data, str) and case.is_sound("data.path") and case.is_sound("data.rows"):
         yield Finding(
             values={"data.source": case.run.data.source, "data.path": case.run.data.path},
             problem=case.facts.data,

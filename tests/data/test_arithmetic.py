@@ -47,7 +47,7 @@ def test_train_repeats_only_when_exhausted_and_reshuffles() -> None:
 
 
 def test_heldout_says_how_many_there_are() -> None:
-    with pytest.raises(DataError, match=r"data\.rows = 101.*holds out 100"):
+    with pytest.raises(DataError, match=r"evaluation\.rows = 101.*holds out 100"):
         prompts("heldout", 101, 0)
 
 
