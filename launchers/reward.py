@@ -4,8 +4,13 @@ import json
 from dataclasses import asdict
 
 from launchers.context import Context, module_argv, threads
+from orchestrator.batches import batch_plan
 from orchestrator.schema import RunConfig
 from orchestrator.steps import HttpProbe, Step
+
+BYTES_PER_TOKEN = 24
+"""Of a request, at worst: four characters a token, six bytes each as JSON escapes them."""
+SMALLEST_LIMIT = 4096
 
 
 def step(run: RunConfig, context: Context) -> Step:
@@ -16,6 +21,8 @@ def step(run: RunConfig, context: Context) -> Step:
         "--workers": reward.workers,
         "--timeout-s": reward.timeout_s,
         "--on-error": reward.on_error,
+        "--max-batch": _largest_batch(run),
+        "--max-body-mb": max(64, _largest_batch(run) * _bytes_per_sample(run) // 2**20),
     }
     functions = tuple(word for f in reward.functions for word in ("--function", json.dumps(asdict(f), sort_keys=True)))
     token = ("--token-env", reward.token_env) if reward.token_env else ()
@@ -34,3 +41,13 @@ def step(run: RunConfig, context: Context) -> Step:
         port=reward.port if isinstance(reward.port, int) else None,
         restarts=run.supervision.restarts,
     )
+
+
+def _largest_batch(run: RunConfig) -> int:
+    """Samples of the largest request: one serves a whole generation batch, or a whole pass over the held-out rows."""
+    plan = batch_plan(run.trainer.args, run.launcher.num_processes)
+    return max(SMALLEST_LIMIT, plan.generation_batch if plan else 0, run.evaluation.rows * run.evaluation.samples)
+
+
+def _bytes_per_sample(run: RunConfig) -> int:
+    return (run.limits.prompt_length + run.limits.completion_length) * BYTES_PER_TOKEN

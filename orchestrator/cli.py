@@ -125,8 +125,10 @@ def run(line: CommandLine) -> int:
 
     def go(composer: Composer) -> int:
         jobs = checked_jobs(composer, line.words, multirun=line.multirun)
-        if line.json or any(job.run.dry_run for job in jobs):
+        if any(job.run.dry_run for job in jobs):
             return _report(line, jobs)
+        if line.json:
+            raise UsageError("--json goes with check, plan and dry_run=true; a run leaves result.json")
         if any(job.findings for job in jobs):
             print(render_findings.sweep_text(jobs), file=sys.stderr)
         if any(has_errors(job.findings) for job in jobs):

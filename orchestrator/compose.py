@@ -100,8 +100,20 @@ class Composer:
         """The jobs of a sweep by Hydra's own sweeper: grid, list and range."""
         from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 
-        batches = BasicSweeper.split_arguments(self.parse(overrides), max_batch_size=None)
-        return [tuple(job) for batch in batches for job in batch]
+        parsed = self.parse(overrides)
+        for override in parsed:
+            plugin = override.key_or_group
+            if plugin in ("hydra/sweeper", "hydra/launcher") and override.value() != "basic":
+                raise CommandLineError(
+                    f"{override.input_line}: only Hydra's basic {plugin.removeprefix('hydra/')} is known"
+                )
+        self._base(tuple(o.input_line or "" for o in parsed if self._is_group(o) and not o.is_sweep_override()))
+        params = HydraConfig.get().sweeper.get("params") or {}
+        swept = self.parse([f"{key}={value}" for key, value in params.items()])
+        named = {override.key_or_group for override in parsed}
+        # As Hydra does it: what the recipe sweeps stands first, and the command line wins.
+        every = [*(override for override in swept if override.key_or_group not in named), *parsed]
+        return [tuple(job) for batch in BasicSweeper.split_arguments(every, max_batch_size=None) for job in batch]
 
     def is_sweep(self, overrides: Sequence[str]) -> bool:
         return any(o.is_sweep_override() for o in self.parse(overrides))

@@ -28,7 +28,7 @@ from orchestrator.schema import RunConfig
 from orchestrator.supervise.handshake import handshake
 from orchestrator.supervise.leases import lease_ports
 from orchestrator.supervise.lock import lock
-from orchestrator.supervise.outcome import OK, Outcome
+from orchestrator.supervise.outcome import OK, RUN_FAILED, Outcome
 from orchestrator.supervise.run import run_plan
 from orchestrator.supervise.rundir import create_run_dir, write_json
 
@@ -53,7 +53,12 @@ def run_job(raw: DictConfig, overrides: tuple[str, ...]) -> JobResult:
         if has_errors(job.findings):
             print(render_findings.text(job.findings), file=sys.stderr)
             return JobResult(code=FINDINGS, run_dir=None, result={}, reason="findings")
-        run_dir = create_run_dir(Path(job.run.runs_dir), job.run.name, datetime.now()).resolve()
+        try:
+            run_dir = create_run_dir(Path(job.run.runs_dir), job.run.name, datetime.now()).resolve()
+        except OSError as error:
+            reason = f"no run directory can be made in runs_dir = {job.run.runs_dir}: {error}"
+            print(f"orchestrate: {reason}; set runs_dir to a folder that can be written", file=sys.stderr)
+            return JobResult(code=RUN_FAILED, run_dir=None, result={}, reason=reason)
         # The recipe as merged, interpolations and `auto` included: what a resume starts from.
         OmegaConf.save(raw, run_dir / "recipe.yaml")
         return _carry_out(job, run_dir, resume_from=None)

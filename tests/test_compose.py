@@ -140,3 +140,35 @@ def test_auto_ports_are_those_of_services_that_the_run_starts(composer: Composer
 def test_an_address_names_its_port(composer: Composer) -> None:
     run, problems = resolved(composer, "reward=external", "reward.url=http://127.0.0.1:9000")
     assert (problems, run.reward.port) == ((), 9000)
+
+
+def test_a_misspelt_key_inside_a_users_file_is_found(tmp_path: Path) -> None:
+    (tmp_path / "experiment").mkdir()
+    recipe = (
+        "# @package _global_\ndefaults: [grpo_math, _self_]\ngeneraton: {port: 1}\ntrainer: {args: {max_steps: many}}\n"
+    )
+    (tmp_path / "experiment" / "mine.yaml").write_text(recipe)
+    run, problems = resolve(Composer(str(tmp_path)).compose(["+experiment=mine"]).raw)
+    assert [(p.kind, p.path) for p in problems] == [("unknown", "generaton.port")]
+    assert run.trainer.args["max_steps"] == "many"  # for CFG002, which knows TRL's types
+
+
+SWEPT = """\
+# @package _global_
+defaults: [grpo_math, _self_]
+hydra: {sweeper: {params: {seed: '1,2', trainer.args.beta: '0.0,0.1'}}}
+"""
+
+
+def test_a_sweep_that_a_recipe_holds(tmp_path: Path) -> None:
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "swept.yaml").write_text(SWEPT)
+    composer = Composer(str(tmp_path))
+    assert len(composer.combinations(["+experiment=swept"])) == 4
+    assert len(composer.combinations(["+experiment=swept", "seed=7"])) == 2
+
+
+@pytest.mark.parametrize("override", ["hydra/sweeper=optuna", "hydra/launcher=joblib"])
+def test_other_sweepers_and_launchers_are_refused(composer: Composer, override: str) -> None:
+    with pytest.raises(CommandLineError, match="basic"):
+        composer.combinations([EXPERIMENT, override])

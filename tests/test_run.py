@@ -14,6 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from orchestrator.supervise.leases import lease_ports
+from rewards.client import RewardClient
 from tests.orchestrated import SMALL, orchestrate, processes_of, read, run_dirs, started, wait_for
 
 pytestmark = pytest.mark.e2e
@@ -247,3 +249,59 @@ def test_a_token_from_the_environment_guards_the_reward_server(tmp_path: Path) -
     written = [p for p in run_dir.rglob("*") if p.is_file() and p.suffix in (".json", ".yaml", ".log", ".jsonl")]
     assert not [p for p in written if "s3cret-value" in p.read_text()]
     assert os.environ.get("REWARD_TOKEN") is None
+
+
+def test_a_killed_trainer_fails_the_run_and_is_named(tmp_path: Path) -> None:
+    process = started(*SMALL, "trainer.args.max_steps=2000", cwd=tmp_path)
+    wait_for("training", lambda: any(_phase(d) == "training" for d in run_dirs(tmp_path)), 90)
+    (run_dir,) = run_dirs(tmp_path)
+    psutil.Process(_pid_of(run_dir, "trainer")).kill()
+    _, stderr = process.communicate(timeout=10)
+    assert process.returncode == 1
+    assert "failed: trainer" in stderr
+    assert str(run_dir / "logs" / "trainer.log") in stderr
+    assert processes_of(run_dir) == []
+
+
+def test_a_reward_server_that_dies_is_started_again_when_asked_for(tmp_path: Path) -> None:
+    process = started(*SMALL, "trainer.args.max_steps=60", "supervision.restarts=1", cwd=tmp_path)
+    wait_for("training", lambda: any(_phase(d) == "training" for d in run_dirs(tmp_path)), 90)
+    (run_dir,) = run_dirs(tmp_path)
+    psutil.Process(_pid_of(run_dir, "reward")).kill()
+    stdout, stderr = process.communicate(timeout=120)
+    assert process.returncode == 0, stderr
+    assert "reward restart" in stderr
+    # The new server cannot know what the old one scored: not compared, and shown as unknown.
+    assert read(run_dir / "result.json")["counts"]["samples_scored"] is None
+    assert "samples_scored -" in stdout
+
+
+def _pid_of(run_dir: Path, name: str) -> int:
+    return int(next(p["pid"] for p in read(run_dir / "processes.json")["processes"] if p["name"] == name))
+
+
+def test_a_reward_server_that_somebody_else_runs(tmp_path: Path) -> None:
+    with lease_ports(1)[0] as lease:
+        url = f"http://127.0.0.1:{lease.port}"
+        argv = [sys.executable, "-P", "-m", "rewards.server", "--port", str(lease.port), "--function", "accuracy"]
+        server = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
+        try:
+            wait_for("the reward server is ready", RewardClient(url, timeout_s=5).health)
+            external = ("reward=external", f"reward.url={url}")
+            mistaken = orchestrate(*SMALL, *external, "reward.functions=[{name: mine, target: accuracy}]", cwd=tmp_path)
+            assert mistaken.returncode == 3
+            assert "reward: functions: the recipe means ['mine']" in mistaken.stderr
+            done = orchestrate(*SMALL, *external, "reward.functions=[{name: accuracy, target: accuracy}]", cwd=tmp_path)
+            assert done.returncode == 0, done.stderr
+            assert server.poll() is None
+        finally:
+            server.kill()
+            server.wait(5)
+
+
+def test_a_run_directory_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    done = orchestrate(*SMALL, "runs_dir=taken", cwd=tmp_path, timeout_s=20)
+    assert done.returncode == 1
+    assert "runs_dir = taken" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -24,7 +24,7 @@ def report(result: Mapping[str, Any]) -> str:
     counted = result.get("counts", {})
     lines.append(
         "  counted   "
-        + ", ".join(f"{name} {'not ours' if n is None else n}" for name, n in counted.items())
+        + ", ".join(f"{name} {'-' if n is None else n}" for name, n in counted.items())
         + " (as the steps imply)"
     )
     lines.append(f"  run       {result['run_dir']}  (model/, metrics.jsonl, samples.jsonl, logs/)")

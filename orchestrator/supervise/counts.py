@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from orchestrator.resolve import resolve
 from orchestrator.schema import RunConfig
+from orchestrator.supervise.handshake import REWARD_PROCESS
 from orchestrator.supervise.rundir import write_json
 from rewards.client import RewardClient, RewardError
 
@@ -32,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     run, _ = resolve(raw)
     expected = json.loads((run_dir / "trainer.json").read_text(encoding="utf-8"))["expected"]
     try:
-        counted = count(run)
+        counted = count(run, _pid_at_handshake(run_dir))
     except (requests.RequestException, RewardError, KeyError) as error:
         print(f"counts: a server could not be asked: {error}", file=sys.stderr)
         return 1
@@ -43,14 +44,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if problems else 0
 
 
-def count(run: RunConfig) -> dict[str, int | None]:
-    """What the servers counted; None where the service is not ours, so that others may have used it too."""
+def _pid_at_handshake(run_dir: Path) -> int | None:
+    facts = json.loads((run_dir / "handshake.json").read_text(encoding="utf-8"))["facts"]
+    return next((fact["said"] for fact in facts if fact["name"] == REWARD_PROCESS), None)
+
+
+def count(run: RunConfig, reward_pid: int | None) -> dict[str, int | None]:
+    """What the servers counted.
+
+    None where the service is not ours, so that others may have used it too, or where it was restarted and has forgotten
+    what its predecessor counted.
+    """
     counted: dict[str, int | None] = {"samples_scored": None, "weight_syncs": None}
     if run.reward.kind == "local":
         token = os.environ.get(run.reward.token_env) if run.reward.token_env else None
-        counted["samples_scored"] = RewardClient(run.reward.url, token=token, timeout_s=TIMEOUT_S).info()[
-            "samples_scored"
-        ]
+        said = RewardClient(run.reward.url, token=token, timeout_s=TIMEOUT_S).info()
+        counted["samples_scored"] = said["samples_scored"] if said["pid"] == reward_pid else None
     if run.generation.kind == "embedded":
         with requests.Session() as session:
             session.trust_env = False

@@ -16,6 +16,7 @@ from tokenizers import Tokenizer
 from orchestrator.facts import ModelFacts, model_facts
 from orchestrator.generation.client import GenerationClient, GenerationError
 from orchestrator.schema import RunConfig
+from orchestrator.supervise.record import read_record
 from orchestrator.supervise.rundir import write_json
 from rewards.client import RewardClient, RewardError
 from rewards.loading import LoadError
@@ -24,6 +25,8 @@ from rewards.signature import read_signature
 TOKENIZER_PROBE = "12+7=19 The quick brown fox; \\boxed{x_1} <answer>é</answer>\n"
 """Digits, words, LaTeX, tags, a letter beyond ASCII, a newline: tokenizers that agree here agree on most text."""
 QUESTION_TIMEOUT_S = 20.0
+REWARD_PROCESS = "reward: process"
+STALE = "The process that answers is not the one that was started: a stale server of another run?"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +49,11 @@ def handshake(run: RunConfig, run_dir: Path) -> str | None:
     """Ask every service, write handshake.json; the text of what disagrees, or None when all is well."""
     facts: list[Fact] = []
     problems: list[str] = []
+    record = read_record(run_dir)
+    pids = {process.name: process.pid for process in record.processes} if record else {}
     for ask in (_ask_reward, _ask_generation):
         try:
-            facts.extend(ask(run))
+            facts.extend(ask(run, pids))
         except (GenerationError, RewardError) as error:
             problems.append(str(error))
     write_json(
@@ -62,7 +67,7 @@ def handshake(run: RunConfig, run_dir: Path) -> str | None:
     return "\n".join(problems) or None
 
 
-def _ask_generation(run: RunConfig) -> Iterator[Fact]:
+def _ask_generation(run: RunConfig, pids: Mapping[str, int]) -> Iterator[Fact]:
     generation = run.generation
     client = GenerationClient(generation.url, model=generation.model, timeout_s=QUESTION_TIMEOUT_S)
     compare = _comparer(generation.url)
@@ -118,7 +123,7 @@ def _tokenize(folder: str) -> list[int]:
     return ids
 
 
-def _ask_reward(run: RunConfig) -> Iterator[Fact]:
+def _ask_reward(run: RunConfig, pids: Mapping[str, int]) -> Iterator[Fact]:
     reward = run.reward
     if reward.kind == "inprocess":
         return
@@ -128,6 +133,8 @@ def _ask_reward(run: RunConfig) -> Iterator[Fact]:
     said = client.info()
     functions = {f["name"]: f for f in said["functions"]}
     names = [f.name for f in reward.functions]
+    if reward.kind == "local":
+        yield compare(REWARD_PROCESS, pids.get("reward"), said.get("pid"), STALE)
     yield compare(
         "reward: functions", sorted(names), sorted(functions), "Rewards of other functions would be trained on."
     )

@@ -1,0 +1,7 @@
+"""`python -m orchestrator`: the console script, for an interpreter whose bin folder is not on the path."""
+
+import sys
+
+from orchestrator.cli import main
+
+sys.exit(main())
