@@ -1,6 +1,7 @@
 """What a person sees while a run goes on: a live display on a terminal, plain lines elsewhere."""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,11 @@ class MetricsTail:
     """Reads what the trainer has appended to metrics.jsonl since the last look."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._offset, self._rest = path, 0, b""
+        self._path = path
+        self._begin(None)
+
+    def _begin(self, inode: int | None) -> None:
+        self._inode, self._offset, self._rest = inode, 0, b""
         self.rewards: list[float] = []
         self.last: dict[str, Any] = {}
 
@@ -38,6 +43,9 @@ class MetricsTail:
         """True when there was something new."""
         try:
             with self._path.open("rb") as file:
+                inode = os.fstat(file.fileno()).st_ino
+                if inode != self._inode:  # a resumed trainer replaces the file by its first part
+                    self._begin(inode)
                 file.seek(self._offset)
                 new = file.read()
         except FileNotFoundError:

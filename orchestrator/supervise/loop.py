@@ -80,7 +80,8 @@ class Loop:
 
     def __post_init__(self) -> None:
         self.state = begin(self.schedule.plan, self.world.clock())
-        self.ticked = self.looked = self.stopping_since = self.state.phase_began
+        self.looked = self.stopping_since = self.state.phase_began
+        self.ticked = self.state.phase_began - TICK_S  # the first view comes at once, however fast the start is
 
     def run(self) -> ev.RunState:
         """Returns when nothing of the run is left."""
