@@ -5,6 +5,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.paths import RunPaths
+
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
@@ -15,13 +17,8 @@ class Context:
     interpreter: str = sys.executable
 
     @property
-    def config_path(self) -> Path:
-        return self.run_dir / "config.yaml"
-
-    @property
-    def weights_dir(self) -> Path:
-        """Where weight files travel through: the generation server reads from nowhere else."""
-        return self.run_dir / "weights"
+    def paths(self) -> RunPaths:
+        return RunPaths(run_dir=self.run_dir)
 
 
 def module_argv(interpreter: str, module: str) -> tuple[str, ...]:

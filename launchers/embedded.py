@@ -15,7 +15,7 @@ def step(run: RunConfig, context: Context) -> Step:
         "--dtype": generation.dtype,
         "--max-model-len": generation.max_model_len,
         "--max-batch-rows": generation.max_batch_rows,
-        "--weights-dir": context.weights_dir,
+        "--weights-dir": context.paths.weights,
         "--seed": run.seed,
     }
     return Step(

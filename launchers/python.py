@@ -13,7 +13,7 @@ def step(run: RunConfig, context: Context, *, after: tuple[str, ...], resume_fro
         argv=(
             *module_argv(context.interpreter, "orchestrator.training.main"),
             "--config",
-            str(context.config_path),
+            str(context.paths.config),
             *resume,
         ),
         env=threads(context.num_cpus) | dict(run.launcher.env) | dict(run.trainer.env),

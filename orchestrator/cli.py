@@ -12,6 +12,7 @@ from launchers.context import Context
 from orchestrator.compose import CONF_DIR, CommandLineError, Composer, RecipeError
 from orchestrator.findings import has_errors
 from orchestrator.jobs import CheckedJob, check_job
+from orchestrator.paths import RunPaths
 from orchestrator.plan import make_plan
 from orchestrator.render import findings as render_findings
 from orchestrator.render import plan as render_plan
@@ -203,7 +204,7 @@ def _run_dir(line: CommandLine) -> Path:
     if len(line.words) != 1:
         raise UsageError(f"orchestrate {line.verb} takes one run directory, e.g. runs/grpo_math/latest")
     path = Path(line.words[0])
-    if not (path / "recipe.yaml").is_file():
+    if not RunPaths(run_dir=path).recipe.is_file():
         raise UsageError(f"{path} is not a run directory (it holds no recipe.yaml)")
     return path.resolve()
 

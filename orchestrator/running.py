@@ -1,6 +1,7 @@
 """One job, from a merged recipe to result.json: ports, run directory, plan, services, handshake, training, report."""
 
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from launchers.context import Context
 from orchestrator.compose import Composed
 from orchestrator.findings import has_errors
 from orchestrator.jobs import CheckedJob, check_composed
+from orchestrator.paths import RunPaths
 from orchestrator.plan import make_plan
 from orchestrator.render import findings as render_findings
 from orchestrator.render import plan as render_plan
@@ -29,6 +31,7 @@ from orchestrator.supervise.handshake import handshake
 from orchestrator.supervise.leases import lease_ports
 from orchestrator.supervise.lock import lock
 from orchestrator.supervise.outcome import OK, RUN_FAILED, Outcome
+from orchestrator.supervise.record import live_processes
 from orchestrator.supervise.run import run_plan
 from orchestrator.supervise.rundir import create_run_dir, write_json
 
@@ -60,24 +63,24 @@ def run_job(raw: DictConfig, overrides: tuple[str, ...]) -> JobResult:
             print(f"orchestrate: {reason}; set runs_dir to a folder that can be written", file=sys.stderr)
             return JobResult(code=RUN_FAILED, run_dir=None, result={}, reason=reason)
         # The recipe as merged, interpolations and `auto` included: what a resume starts from.
-        OmegaConf.save(raw, run_dir / "recipe.yaml")
+        OmegaConf.save(raw, RunPaths(run_dir=run_dir).recipe)
         return _carry_out(job, run_dir, resume_from=None)
 
 
 def resume_run(run_dir: Path) -> int:
     """Go on from the last whole checkpoint, in the same run directory. Returns the exit code."""
-    register_resolvers()
-    checkpoint = last_checkpoint(run_dir)
+    paths, checkpoint = RunPaths(run_dir=run_dir), last_checkpoint(run_dir)
+    if live := live_processes(run_dir):
+        return _refuse(f"{run_dir} is still running (pid {live[0].pid}); first: orchestrate stop {run_dir}")
     if checkpoint is None:
-        print(
-            f"orchestrate: {run_dir} holds no whole checkpoint to resume from; set trainer.args.save_steps",
-            file=sys.stderr,
-        )
-        return FINDINGS
-    raw = OmegaConf.load(run_dir / "recipe.yaml")
+        return _refuse(f"{run_dir} holds no whole checkpoint to resume from; set trainer.args.save_steps")
+    register_resolvers()
+    before = _read(paths.lock)
+    os.chdir(before["cwd"])
+    raw = OmegaConf.load(paths.recipe)
     assert isinstance(raw, DictConfig)  # noqa: S101 - we wrote it
     with fixed_ports(raw) as fixed:
-        job = check_composed(Composed(raw=fixed, overrides=()))
+        job = check_composed(Composed(raw=fixed, overrides=tuple(before["overrides"])))
         if has_errors(job.findings):
             print(render_findings.text(job.findings), file=sys.stderr)
             return FINDINGS
@@ -85,12 +88,17 @@ def resume_run(run_dir: Path) -> int:
         return _carry_out(job, run_dir, resume_from=str(checkpoint)).code
 
 
+def _refuse(reason: str) -> int:
+    print(f"orchestrate: {reason}", file=sys.stderr)
+    return FINDINGS
+
+
 def last_checkpoint(run_dir: Path) -> Path | None:
-    """The newest checkpoint that is whole: TRL writes trainer_state.json last."""
+    """The newest checkpoint that is whole: trainer_state.json is written last, and is cut short if its writer dies."""
     found = [
         (int(match[1]), path)
-        for path in (run_dir / "checkpoints").glob("checkpoint-*")
-        if (match := re.fullmatch(r"checkpoint-(\d+)", path.name)) and (path / "trainer_state.json").is_file()
+        for path in RunPaths(run_dir=run_dir).checkpoints.glob("checkpoint-*")
+        if (match := re.fullmatch(r"checkpoint-(\d+)", path.name)) and _is_json(path / "trainer_state.json")
     ]
     return max(found)[1] if found else None
 
@@ -114,17 +122,18 @@ def _carry_out(job: CheckedJob, run_dir: Path, *, resume_from: str | None) -> Jo
     run = job.run
     context = Context(run_dir=run_dir, num_cpus=job.facts.num_cpus)
     plan = make_plan(run, context, resume_from=resume_from)
-    context.weights_dir.mkdir(exist_ok=True)
-    OmegaConf.save(OmegaConf.create(OmegaConf.to_container(job.raw, resolve=True)), context.config_path)
-    write_json(run_dir / "plan.json", render_plan.as_json(plan))
-    write_json(run_dir / "findings.json", render_findings.as_json(job.findings))
-    write_json(run_dir / "lock.json", lock(run, job.facts, job.overrides))
-    (run_dir / "trainer.json").unlink(missing_ok=True)  # of the part before a resume
+    paths = context.paths
+    paths.weights.mkdir(exist_ok=True)
+    OmegaConf.save(OmegaConf.create(OmegaConf.to_container(job.raw, resolve=True)), paths.config)
+    write_json(paths.plan, render_plan.as_json(plan))
+    write_json(paths.findings, render_findings.as_json(job.findings))
+    write_json(paths.lock, lock(run, job.facts, job.overrides))
+    paths.trainer.unlink(missing_ok=True)  # of the part before a resume
     console = Console(stderr=True)
-    with display(console, run_dir / "metrics.jsonl", _num_steps(run)) as observer:
+    with display(console, paths.metrics, _num_steps(run)) as observer:
         outcome = run_plan(plan, run_dir, gate=lambda: handshake(run, run_dir), observer=observer)
-    result = _result(run, run_dir, outcome)
-    write_json(run_dir / "result.json", result)
+    result = _result(run, paths, outcome)
+    write_json(paths.result, result)
     text = render_run.report(result) if outcome.code == OK else render_run.failure(outcome, str(run_dir))
     print(text, file=sys.stdout if outcome.code == OK else sys.stderr, flush=True)
     return JobResult(code=outcome.code, run_dir=run_dir, result=result, reason=outcome.reason)
@@ -135,14 +144,14 @@ def _num_steps(run: RunConfig) -> int | None:
     return steps if isinstance(steps, int) and steps > 0 else None
 
 
-def _result(run: RunConfig, run_dir: Path, outcome: Outcome) -> dict[str, Any]:
-    trained = _read(run_dir / "trainer.json")
-    counts = _read(run_dir / "counts.json")
+def _result(run: RunConfig, paths: RunPaths, outcome: Outcome) -> dict[str, Any]:
+    trained = _read(paths.trainer)
+    counts = _read(paths.counts)
     return {
         "code": outcome.code,
         "failed": outcome.failed,
         "reason": outcome.reason,
-        "run_dir": str(run_dir),
+        "run_dir": str(paths.run_dir),
         "name": run.name,
         "seed": run.seed,
         "seconds": dict(outcome.seconds_by_step),
@@ -150,6 +159,14 @@ def _result(run: RunConfig, run_dir: Path, outcome: Outcome) -> dict[str, Any]:
         **trained,
         "counts": counts.get("counted", {}),
     }
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from orchestrator.findings import Finding
-from orchestrator.rules import config, lengths, model, network, numbers, rewards, sync
+from orchestrator.rules import config, data, lengths, model, network, numbers, rewards, sync
 from orchestrator.rules.case import Case
 
 __all__ = ["RULES", "Case", "Rule", "check"]
@@ -41,6 +41,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="ORD001", name="no-address", check=network.no_address),
     Rule(code="SEC001", name="exposed-service", check=network.exposed_service),
     Rule(code="SEC002", name="remote-code", check=model.remote_code),
+    Rule(code="SEC003", name="secret-in-recipe", check=network.secret_in_recipe),
     Rule(code="LEN001", name="completion-length-disagrees", check=lengths.completion_length_disagrees),
     Rule(code="LEN002", name="completion-length-missing", check=lengths.completion_length_missing),
     Rule(code="LEN003", name="context-too-small", check=lengths.context_too_small),
@@ -60,9 +61,9 @@ RULES: tuple[Rule, ...] = (
     Rule(code="RWD004", name="column-missing", check=rewards.column_missing),
     Rule(code="RWD005", name="weights-twice", check=rewards.weights_twice),
     Rule(code="RWD006", name="no-reward-limit", check=rewards.no_reward_limit),
-    Rule(code="DAT001", name="data-unreadable", check=rewards.data_unreadable),
-    Rule(code="DAT002", name="heldout-unreadable", check=rewards.heldout_unreadable),
-    Rule(code="DAT003", name="fewer-rows-than-prompts", check=rewards.fewer_rows_than_prompts),
+    Rule(code="DAT001", name="data-unreadable", check=data.data_unreadable),
+    Rule(code="DAT002", name="heldout-unreadable", check=data.heldout_unreadable),
+    Rule(code="DAT003", name="fewer-rows-than-prompts", check=data.fewer_rows_than_prompts),
     Rule(code="SYN001", name="vllm-settings-ignored", check=sync.vllm_settings_ignored),
     Rule(code="SYN002", name="generation-fields-ignored", check=sync.generation_fields_ignored),
     Rule(code="VER001", name="untested-version", check=sync.untested_version),

@@ -1,5 +1,6 @@
 """NET and SEC: addresses and ports, equal where they must be and different where they must be."""
 
+import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -207,3 +208,38 @@ def exposed_service(case: Case) -> Iterator[Finding]:
                 fix=f"leave {name}.host=127.0.0.1"
                 + (", or name a token: reward.token_env=REWARD_TOKEN" if name == "reward" else ""),
             )
+
+
+SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSWORD|API_?KEY|CREDENTIAL", re.IGNORECASE)
+PLACEHOLDERS = ("", "EMPTY", "none", "dummy")
+
+
+def secret_in_recipe(case: Case) -> Iterator[Finding]:
+    """Secrets come from the environment, never from a recipe.
+
+    ## What it checks
+    Names in every `env` that look like a secret (TOKEN, SECRET, PASSWORD, API_KEY, CREDENTIAL) and have a value.
+    ## Why it matters
+    A recipe is written into the run directory, shown by `plan` and shared. Children inherit the environment, so an
+    exported variable reaches them without being written anywhere.
+    ## Bad
+        +trainer.env.HF_TOKEN=hf_abc
+    ## Good
+        +trainer.env.OPENAI_API_KEY=EMPTY +trainer.env.TOKENIZERS_PARALLELISM=false
+    """
+    run = case.run
+    envs = {
+        "reward": run.reward.env,
+        "generation": run.generation.env,
+        "trainer": run.trainer.env,
+        "launcher": run.launcher.env,
+    }
+    for part, env in envs.items():
+        for name, value in env.items():
+            if SECRET_NAME.search(name) and "TOKENIZERS" not in name and value not in PLACEHOLDERS:
+                yield Finding(
+                    values={f"{part}.env.{name}": "(not shown)"},
+                    problem=f"{part}.env.{name} looks like a secret, and a recipe is no place for one",
+                    why="It would be written into the run directory and shown by `orchestrate plan`.",
+                    fix=f"remove it and run: export {name}=...; the processes of a run inherit the environment",
+                )

@@ -1,4 +1,4 @@
-"""RWD and DAT: reward functions, and the data that feed them. User files are read by ast, never imported."""
+"""RWD: reward functions against the data that feed them. User files are read by ast, never imported."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -181,77 +181,3 @@ def no_reward_limit(case: Case) -> Iterator[Finding]:
                     why="A call that hangs would stop the run.",
                     fix="reward=local runs it in a worker process with a limit",
                 )
-
-
-def data_unreadable(case: Case) -> Iterator[Finding]:
-    """The training data can be read.
-
-    ## What it checks
-    `data`: the file is there, every line is an object with the same columns, the prompt column exists, `data.rows` are
-    to be had.
-    ## Why it matters
-    The trainer would find out after everything has started.
-    ## Bad
-        data=jsonl data.path=nowhere.jsonl evaluation.rows=0
-        data=jsonl data.path=tests/rules/rows.jsonl data.prompt=question evaluation.rows=0
-    ## Good
-        data=jsonl data.path=tests/rules/rows.jsonl data.rows=null evaluation.rows=0
-    """
-    if isinstance(case.facts.data, str) and case.is_sound("data.path") and case.is_sound("data.rows"):
-        yield Finding(
-            values={"data.source": case.run.data.source, "data.path": case.run.data.path},
-            problem=case.facts.data,
-            why="There would be nothing to train on.",
-            fix="correct the file or the data settings",
-        )
-
-
-def heldout_unreadable(case: Case) -> Iterator[Finding]:
-    """The held-out data can be read.
-
-    ## What it checks
-    With `evaluation.rows` above zero, that as many held-out rows are to be had.
-    ## Why it matters
-    The run would fail at its first evaluation, or measure on rows that it trained on.
-    ## Bad
-        evaluation.rows=5000
-        data=jsonl data.path=tests/rules/rows.jsonl
-    ## Good
-        data=jsonl data.path=tests/rules/rows.jsonl data.heldout_path=tests/rules/rows.jsonl evaluation.rows=2
-        evaluation.rows=0
-    """
-    if isinstance(case.facts.heldout, str):
-        yield Finding(
-            values={"evaluation.rows": case.run.evaluation.rows, "data.heldout_path": case.run.data.heldout_path},
-            problem=case.facts.heldout,
-            why="The accuracy before and after training is measured on rows that are not trained on.",
-            fix="lower evaluation.rows, set data.heldout_path, or evaluation.rows=0 for none",
-        )
-
-
-def fewer_rows_than_prompts(case: Case) -> Iterator[Finding]:
-    """There are at least as many prompts as one generation batch takes.
-
-    ## What it checks
-    Rows of the data against the prompts of one generation batch.
-    ## Why it matters
-    TRL's sampler drops the incomplete batch: with too few rows there is no batch at all, and training ends at step 0.
-    ## Bad
-        data.rows=8
-    ## Good
-        data.rows=16
-    """
-    from orchestrator.batches import batch_plan
-
-    plan = batch_plan(case.run.trainer.args, case.run.launcher.num_processes)
-    data = case.facts.data
-    if plan is None or isinstance(data, str) or plan.generation_batch % plan.group:
-        return
-    prompts = plan.generation_batch // plan.group
-    if data.rows < prompts:
-        yield Finding(
-            values={"data.rows": data.rows, "prompts a batch": prompts},
-            problem=f"{data.rows} rows; a batch takes {prompts} prompts ({plan.generation_batch} / {plan.group})",
-            why="TRL drops an incomplete batch, so there would be none.",
-            fix=f"set data.rows to at least {prompts}, or lower the batch",
-        )

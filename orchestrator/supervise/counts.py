@@ -15,6 +15,7 @@ from typing import Any
 import requests
 from omegaconf import DictConfig, OmegaConf
 
+from orchestrator.paths import RunPaths
 from orchestrator.resolve import resolve
 from orchestrator.schema import RunConfig
 from orchestrator.supervise.handshake import REWARD_PROCESS
@@ -28,16 +29,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="orchestrator.supervise.counts", description=__doc__)
     parser.add_argument("--run-dir", type=Path, required=True)
     run_dir = parser.parse_args(argv).run_dir
-    raw = OmegaConf.load(run_dir / "config.yaml")
+    paths = RunPaths(run_dir=run_dir)
+    raw = OmegaConf.load(paths.config)
     assert isinstance(raw, DictConfig)  # noqa: S101 - we wrote it
     run, _ = resolve(raw)
-    expected = json.loads((run_dir / "trainer.json").read_text(encoding="utf-8"))["expected"]
+    expected = json.loads(paths.trainer.read_text(encoding="utf-8"))["expected"]
     try:
         counted = count(run, _pid_at_handshake(run_dir))
     except (requests.RequestException, RewardError, KeyError) as error:
         print(f"counts: a server could not be asked: {error}", file=sys.stderr)
         return 1
-    write_json(run_dir / "counts.json", {"expected": expected, "counted": counted})
+    write_json(paths.counts, {"expected": expected, "counted": counted})
     problems = list(differences(expected, counted))
     for problem in problems:
         print(f"counts: {problem}", file=sys.stderr)
@@ -45,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _pid_at_handshake(run_dir: Path) -> int | None:
-    facts = json.loads((run_dir / "handshake.json").read_text(encoding="utf-8"))["facts"]
+    facts = json.loads(RunPaths(run_dir=run_dir).handshake.read_text(encoding="utf-8"))["facts"]
     return next((fact["said"] for fact in facts if fact["name"] == REWARD_PROCESS), None)
 
 

@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 
 from orchestrator.facts import ModelFacts, model_facts
 from orchestrator.generation.client import GenerationClient, GenerationError
+from orchestrator.paths import RunPaths
 from orchestrator.schema import RunConfig
 from orchestrator.supervise.record import read_record
 from orchestrator.supervise.rundir import write_json
@@ -57,7 +58,8 @@ def handshake(run: RunConfig, run_dir: Path) -> str | None:
         except (GenerationError, RewardError) as error:
             problems.append(str(error))
     write_json(
-        run_dir / "handshake.json", {"problems": problems, "facts": [asdict(f) | {"agrees": f.agrees} for f in facts]}
+        RunPaths(run_dir=run_dir).handshake,
+        {"problems": problems, "facts": [asdict(f) | {"agrees": f.agrees} for f in facts]},
     )
     problems += [
         f"{fact.name}: the recipe means {fact.meant!r}, {fact.by} says {fact.said!r}. {fact.why}"

@@ -22,6 +22,8 @@ def lock(run: RunConfig, facts: Facts, overrides: tuple[str, ...]) -> dict[str, 
         "versions": dict(facts.versions) | {"python": platform.python_version()},
         "interpreter": sys.executable,
         "overrides": list(overrides),
+        # Relative paths of a recipe start here, also when it is resumed from elsewhere.
+        "cwd": str(Path.cwd()),
         "git": git_state(Path.cwd()),
         "model": fingerprint(Path(model.path)) if isinstance(model, ModelFacts) else None,
         "data": None if isinstance(facts.data, str) else facts.data.fingerprint,

@@ -17,6 +17,9 @@ from orchestrator.training.probe import largest_gap, perturbed, probe_sequences,
 TOLERANCES = {"float32": 1e-3, "float16": 0.05, "bfloat16": 0.25}
 """Largest gap in nats that rounding explains, by dtype of the served weights."""
 
+CANARY_SYNCS = 2
+"""Updates that the canary sends: perturbed weights, true weights."""
+
 VISIBLE = 10.0  # the canary must move the log-probs by this many tolerances, or it could not see anything
 
 
@@ -71,6 +74,11 @@ class WeightSync:
     def verify(self) -> None:
         """Compare now, whatever the count says. Raises SyncProofError."""
         self._compare(sequence_logprobs(self.model(), self.probes), None, f"the weights of step {self.pushed_step}")
+
+    def metrics(self) -> dict[str, float]:
+        """What is logged with each generation batch."""
+        gap = {} if self.gap is None else {"sync/logprob_gap": self.gap}
+        return gap | {"sync/count": float(self.num_syncs)}
 
     def _send(self, label: str) -> None:
         self.num_syncs += 1
