@@ -5,17 +5,15 @@ import inspect
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from orchestrator.addresses import port_of
+from orchestrator.assets import ASSETS
 from orchestrator.fieldtypes import accepts, readable
 from orchestrator.schema import AUTO, RunConfig
-
-ASSETS = Path(__file__).resolve().parent / "assets"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +56,22 @@ def _add_absent(node: DictConfig, defaults: dict[str, Any]) -> None:
             node[key] = value
         elif isinstance(value, dict) and OmegaConf.is_dict(node._get_node(key)):
             _add_absent(node[key], value)
+
+
+def settled(raw: DictConfig) -> DictConfig:
+    """A copy in which what only Hydra knows (`${hydra:...}`, `${now:...}`) is written out: what a resume can read."""
+    copy = deepcopy(raw)
+    _settle(copy)
+    return copy
+
+
+def _settle(node: DictConfig) -> None:
+    for key in map(str, node):
+        child = node._get_node(key)
+        if any(word in _source(node, key) for word in ("${hydra:", "${now:")):
+            node[key] = node[key]
+        elif isinstance(child, DictConfig) and not child._is_none() and not child._is_missing():
+            _settle(child)
 
 
 def resolve(raw: DictConfig) -> tuple[RunConfig, tuple[Problem, ...]]:

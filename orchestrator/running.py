@@ -25,7 +25,7 @@ from orchestrator.render import findings as render_findings
 from orchestrator.render import plan as render_plan
 from orchestrator.render import run as render_run
 from orchestrator.render.progress import display
-from orchestrator.resolve import auto_ports, register_resolvers, with_defaults
+from orchestrator.resolve import auto_ports, register_resolvers, settled, with_defaults
 from orchestrator.schema import RunConfig
 from orchestrator.supervise.handshake import handshake
 from orchestrator.supervise.leases import lease_ports
@@ -63,7 +63,7 @@ def run_job(raw: DictConfig, overrides: tuple[str, ...]) -> JobResult:
             print(f"orchestrate: {reason}; set runs_dir to a folder that can be written", file=sys.stderr)
             return JobResult(code=RUN_FAILED, run_dir=None, result={}, reason=reason)
         # The recipe as merged, interpolations and `auto` included: what a resume starts from.
-        OmegaConf.save(raw, RunPaths(run_dir=run_dir).recipe)
+        OmegaConf.save(settled(raw), RunPaths(run_dir=run_dir).recipe)
         return _carry_out(job, run_dir, resume_from=None)
 
 

@@ -6,7 +6,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from orchestrator.compose import CommandLineError, Composer, RecipeError
-from orchestrator.resolve import Problem, auto_ports, resolve
+from orchestrator.resolve import Problem, auto_ports, resolve, settled
 from orchestrator.schema import RunConfig
 
 EXPERIMENT = "+experiment=grpo_math"
@@ -172,3 +172,13 @@ def test_a_sweep_that_a_recipe_holds(tmp_path: Path) -> None:
 def test_other_sweepers_and_launchers_are_refused(composer: Composer, override: str) -> None:
     with pytest.raises(CommandLineError, match="basic"):
         composer.combinations([EXPERIMENT, override])
+
+
+def test_what_only_hydra_knows_resolves_and_is_written_out_for_a_resume(composer: Composer) -> None:
+    raw = composer.compose([EXPERIMENT, "name=${hydra:runtime.choices.trainer}", "trainer.args.run_name=${now:%Y}"]).raw
+    run, problems = resolve(raw)
+    assert (problems, run.name) == ((), "grpo")
+    written = OmegaConf.to_yaml(settled(raw))
+    assert "${hydra:" not in written
+    assert "${now:" not in written
+    assert "${limits.completion_length}" in written

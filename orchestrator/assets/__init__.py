@@ -2,5 +2,7 @@
 
 from pathlib import Path
 
-TINY_MATH = Path(__file__).parent / "tiny_math"
+ASSETS = Path(__file__).resolve().parent
+
+TINY_MATH = ASSETS / "tiny_math"
 """A checkpoint small enough to train in a test; examples/tiny_math/build.py makes it."""

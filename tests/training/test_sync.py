@@ -10,15 +10,15 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
+from orchestrator.assets import TINY_MATH
 from orchestrator.generation.client import GenerationClient, GenerationError
 from orchestrator.generation.transfer import SafetensorsSender
-from orchestrator.resolve import ASSETS
 from orchestrator.supervise.leases import lease_ports
 from orchestrator.training.probe import largest_gap, perturbed, sequence_logprobs
 from orchestrator.training.sync import SyncProofError, WeightSync, make_sync
 from tests.orchestrated import orchestrate, run_dirs, wait_for
 
-MODEL = ASSETS / "tiny_math"
+MODEL = TINY_MATH
 ROOT = Path(__file__).resolve().parents[2]
 
 
