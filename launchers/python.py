@@ -16,6 +16,10 @@ def step(run: RunConfig, context: Context, *, after: tuple[str, ...], resume_fro
             str(context.paths.config),
             *resume,
         ),
-        env=threads(context.num_cpus) | dict(run.launcher.env) | dict(run.trainer.env),
+        # rollout_func is experimental in TRL 1.16, and what this project is built on: the warning tells a user nothing.
+        env={"TRL_EXPERIMENTAL_SILENCE": "1"}
+        | threads(context.num_cpus)
+        | dict(run.launcher.env)
+        | dict(run.trainer.env),
         after=after,
     )

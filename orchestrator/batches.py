@@ -1,6 +1,6 @@
 """TRL 1.16's batch arithmetic, in one place: the rules check it, the trainer's counts are compared with it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,15 +31,13 @@ class BatchPlan:
         """Completions of one forward pass over all processes."""
         return self.per_device * self.world
 
-    def rounds(self, optimizer_steps: int) -> int:
-        """Generation rounds that `optimizer_steps` need, from a fresh start or a checkpoint's first step."""
-        micro_steps = optimizer_steps * self.accumulation
-        return -(-micro_steps // (self.steps_per_generation * self.iterations))
+    def generated_at(self, micro_steps: Sequence[int]) -> list[int]:
+        """The optimizer step of each generation round.
 
-    def generation_steps(self, optimizer_steps: int) -> list[int]:
-        """The distinct optimizer steps, counted from the start, before which completions are generated."""
-        every = self.steps_per_generation * self.iterations
-        return sorted({round_ * every // self.accumulation for round_ in range(self.rounds(optimizer_steps))})
+        `micro_steps` holds, for each forward and backward pass since the (re)start, the optimizer step it belongs to.
+        TRL generates before every `steps_per_generation x num_iterations`-th of them.
+        """
+        return list(micro_steps[:: self.steps_per_generation * self.iterations])
 
 
 def batch_plan(args: Mapping[str, Any], world: int) -> BatchPlan | None:

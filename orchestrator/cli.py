@@ -12,6 +12,7 @@ from launchers.context import Context
 from orchestrator.compose import CONF_DIR, CommandLineError, Composer, RecipeError
 from orchestrator.findings import has_errors
 from orchestrator.jobs import CheckedJob, check_job
+from orchestrator.output import say
 from orchestrator.paths import RunPaths
 from orchestrator.plan import make_plan
 from orchestrator.render import findings as render_findings
@@ -65,8 +66,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return VERBS[line.verb](line)
     except UsageError as error:
         return _fail(f"{error}\nsee: orchestrate --help", USAGE)
-    except BrokenPipeError:
-        return OK
 
 
 def parse(argv: list[str]) -> CommandLine:
@@ -95,6 +94,13 @@ def parse(argv: list[str]) -> CommandLine:
             words.append(word)
     if verb == "run" and not words:
         verb = "help"
+    if verb in ("run", "check", "plan"):
+        for word in words:
+            if "=" not in word and not word.startswith("~"):
+                near = get_close_matches(word, [v for v in VERBS if v != "run"], n=1)
+                raise UsageError(
+                    f"{word} is neither a verb nor key=value" + (f"; did you mean {near[0]}?" if near else "")
+                )
     return CommandLine(verb=verb, words=tuple(words), config_dir=config_dir, json=as_json, multirun=multirun)
 
 
@@ -107,15 +113,17 @@ def check(line: CommandLine) -> int:
 
 def plan(line: CommandLine) -> int:
     """What would start. Findings go to stderr, so that --json stays a plan."""
+    if line.multirun:
+        raise UsageError("plan shows one job: leave out -m and give one value to each key")
 
     def show(composer: Composer) -> int:
         job = check_job(composer, line.words)
         if job.findings:
-            print(render_findings.text(job.findings), file=sys.stderr)
+            say(render_findings.text(job.findings), error=True)
         made = make_plan(
             job.run, Context(run_dir=Path(job.run.runs_dir, job.run.name, "TIME"), num_cpus=job.facts.num_cpus)
         )
-        print(json.dumps(render_plan.as_json(made), indent=2) if line.json else render_plan.text(made))
+        say(json.dumps(render_plan.as_json(made), indent=2) if line.json else render_plan.text(made))
         return FINDINGS if has_errors(job.findings) else OK
 
     return _with_recipes(line, show)
@@ -131,7 +139,7 @@ def run(line: CommandLine) -> int:
         if line.json:
             raise UsageError("--json goes with check, plan and dry_run=true; a run leaves result.json")
         if any(job.findings for job in jobs):
-            print(render_findings.sweep_text(jobs), file=sys.stderr)
+            say(render_findings.sweep_text(jobs), error=True)
         if any(has_errors(job.findings) for job in jobs):
             return FINDINGS
         return run_jobs(composer, jobs, line.words, multirun=line.multirun, config_dir=line.config_dir)
@@ -141,13 +149,13 @@ def run(line: CommandLine) -> int:
 
 def rules(line: CommandLine) -> int:
     if not line.words:
-        print(render_rules.listing(RULES))
+        say(render_rules.listing(RULES))
         return OK
     found = [rule for rule in RULES if line.words[0].upper() in (rule.code, rule.name.upper())]
     if not found:
         near = get_close_matches(line.words[0].upper(), [rule.code for rule in RULES], n=1)
         raise UsageError(f"no rule {line.words[0]}" + (f"; the nearest one is {near[0]}" if near else ""))
-    print(render_rules.page(found[0]), end="")
+    say(render_rules.page(found[0]).rstrip())
     return OK
 
 
@@ -157,18 +165,18 @@ def resume(line: CommandLine) -> int:
 
 def stop(line: CommandLine) -> int:
     ended = stop_run(_run_dir(line), grace_s=3.0)
-    print(f"ended {len(ended)} processes" + (f": {', '.join(map(str, ended))}" if ended else ""))
+    say(f"ended {len(ended)} processes" + (f": {', '.join(map(str, ended))}" if ended else ""))
     return OK
 
 
 def show_help(line: CommandLine) -> int:
     names = sorted(path.stem for path in (CONF_DIR / "experiment").glob("*.yaml"))
-    print(USAGE_TEXT + ", ".join(names))
+    say(USAGE_TEXT + ", ".join(names))
     return OK
 
 
 def show_version(line: CommandLine) -> int:
-    print(f"orchestrate {version('orchestrate')}")
+    say(f"orchestrate {version('orchestrate')}")
     return OK
 
 
@@ -196,7 +204,7 @@ def _with_recipes(line: CommandLine, action: Callable[[Composer], int]) -> int:
 
 def _report(line: CommandLine, jobs: Sequence[CheckedJob]) -> int:
     as_json = render_findings.sweep_json(jobs)
-    print(json.dumps(as_json, indent=2) if line.json else render_findings.sweep_text(jobs))
+    say(json.dumps(as_json, indent=2) if line.json else render_findings.sweep_text(jobs))
     return OK if as_json["ok"] else FINDINGS
 
 
@@ -210,5 +218,5 @@ def _run_dir(line: CommandLine) -> Path:
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"orchestrate: {message}", file=sys.stderr)
+    say(f"orchestrate: {message}", error=True)
     return code

@@ -22,6 +22,7 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from orchestrator.resolve import register_resolvers, with_defaults
 
@@ -87,7 +88,7 @@ class Composer:
             try:
                 with initialize_config_dir(str(CONF_DIR), version_base="1.3", job_name="orchestrate"):
                     whole = compose("config", [*self._searchpath, *groups], return_hydra_config=True)
-            except (HydraException, OmegaConfBaseException) as error:
+            except (HydraException, OmegaConfBaseException, YAMLError) as error:
                 raise RecipeError(str(error)) from error
             HydraConfig.instance().set_config(whole)
             OmegaConf.set_struct(whole, False)

@@ -6,6 +6,7 @@ had, its place holds a string that says why.
 
 import json
 import os
+import shutil
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -64,6 +65,10 @@ class Facts:
     trainer_fields: Mapping[str, FieldFact] | str = "not looked at"
     busy_ports: Mapping[int, str] = field(default_factory=dict)
     """Port -> who listens there."""
+    programs: frozenset[str] = frozenset()
+    """Interpreters of the recipe that can be run."""
+    environment: frozenset[str] = frozenset()
+    """Names of the environment variables that are set; never their values."""
     num_cpus: int = 1
 
 
@@ -77,6 +82,8 @@ def gather(run: RunConfig) -> Facts:
         signatures={f.target: _signature(f.target, f.params) for f in run.reward.functions if f.target},
         trainer_fields=_fields(run.trainer.kind),
         busy_ports=_busy(part.port for part in (run.generation, run.reward) if isinstance(part.port, int)),
+        programs=frozenset(p for p in (run.generation.python, run.reward.python) if p and shutil.which(p)),
+        environment=frozenset(os.environ),
         num_cpus=len(os.sched_getaffinity(0)),
     )
 

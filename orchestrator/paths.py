@@ -11,6 +11,11 @@ class RunPaths:
     run_dir: Path
 
     @property
+    def in_use(self) -> Path:
+        """Locked by the orchestrator that works in this directory."""
+        return self.run_dir / ".in_use"
+
+    @property
     def recipe(self) -> Path:
         return self.run_dir / "recipe.yaml"
 

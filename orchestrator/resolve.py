@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import math
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
@@ -143,6 +144,9 @@ def _fit(hint: Any, field: Any, value: Any, where: str, problems: list[Problem],
         plain = str(plain)  # model.name=7 is the name "7", as for Hydra
     if dataclasses.is_dataclass(hint) or not accepts(annotation, plain):
         problems.append(Problem(kind="type", path=where, value=plain, expected=readable(annotation), source=source))
+        return _ABSENT
+    if isinstance(plain, float) and not math.isfinite(plain):
+        problems.append(Problem(kind="type", path=where, value=plain, expected="a finite number", source=source))
         return _ABSENT
     choices = field.metadata.get("choices")
     if choices and plain not in choices:

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
@@ -12,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
@@ -19,6 +19,7 @@ from launchers.context import Context
 from orchestrator.compose import Composed
 from orchestrator.findings import has_errors
 from orchestrator.jobs import CheckedJob, check_composed
+from orchestrator.output import say
 from orchestrator.paths import RunPaths
 from orchestrator.plan import make_plan
 from orchestrator.render import findings as render_findings
@@ -54,13 +55,13 @@ def run_job(raw: DictConfig, overrides: tuple[str, ...]) -> JobResult:
     with fixed_ports(raw) as fixed:
         job = check_composed(Composed(raw=fixed, overrides=overrides))
         if has_errors(job.findings):
-            print(render_findings.text(job.findings), file=sys.stderr)
+            say(render_findings.text(job.findings), error=True)
             return JobResult(code=FINDINGS, run_dir=None, result={}, reason="findings")
         try:
             run_dir = create_run_dir(Path(job.run.runs_dir), job.run.name, datetime.now()).resolve()
         except OSError as error:
             reason = f"no run directory can be made in runs_dir = {job.run.runs_dir}: {error}"
-            print(f"orchestrate: {reason}; set runs_dir to a folder that can be written", file=sys.stderr)
+            say(f"orchestrate: {reason}; set runs_dir to a folder that can be written", error=True)
             return JobResult(code=RUN_FAILED, run_dir=None, result={}, reason=reason)
         # The recipe as merged, interpolations and `auto` included: what a resume starts from.
         OmegaConf.save(settled(raw), RunPaths(run_dir=run_dir).recipe)
@@ -72,8 +73,10 @@ def resume_run(run_dir: Path) -> int:
     paths, checkpoint = RunPaths(run_dir=run_dir), last_checkpoint(run_dir)
     if live := live_processes(run_dir):
         return _refuse(f"{run_dir} is still running (pid {live[0].pid}); first: orchestrate stop {run_dir}")
+    if _read(paths.result).get("code") == OK:
+        return _refuse(f"{run_dir} has ended well; there is nothing to resume")
     if checkpoint is None:
-        return _refuse(f"{run_dir} holds no whole checkpoint to resume from; set trainer.args.save_steps")
+        return _refuse(f"{run_dir} holds no whole checkpoint; start it anew, with trainer.args.save_steps small enough")
     register_resolvers()
     before = _read(paths.lock)
     os.chdir(before["cwd"])
@@ -82,14 +85,14 @@ def resume_run(run_dir: Path) -> int:
     with fixed_ports(raw) as fixed:
         job = check_composed(Composed(raw=fixed, overrides=tuple(before["overrides"])))
         if has_errors(job.findings):
-            print(render_findings.text(job.findings), file=sys.stderr)
+            say(render_findings.text(job.findings), error=True)
             return FINDINGS
-        print(f"resuming {run_dir} from {checkpoint.name}", file=sys.stderr)
+        say(f"resuming {run_dir} from {checkpoint.name}", error=True)
         return _carry_out(job, run_dir, resume_from=str(checkpoint)).code
 
 
 def _refuse(reason: str) -> int:
-    print(f"orchestrate: {reason}", file=sys.stderr)
+    say(f"orchestrate: {reason}", error=True)
     return FINDINGS
 
 
@@ -119,6 +122,22 @@ def fixed_ports(raw: DictConfig) -> Iterator[DictConfig]:
 
 
 def _carry_out(job: CheckedJob, run_dir: Path, *, resume_from: str | None) -> JobResult:
+    """One orchestrator per run directory; what the disk refuses ends the job with a sentence."""
+    try:
+        with FileLock(RunPaths(run_dir=run_dir).in_use, timeout=0):
+            return _carry_out_alone(job, run_dir, resume_from=resume_from)
+    except Timeout:
+        return _ended(run_dir, f"another orchestrate works in {run_dir}; first: orchestrate stop {run_dir}")
+    except OSError as error:
+        return _ended(run_dir, f"{run_dir} cannot be written: {error}")
+
+
+def _ended(run_dir: Path, reason: str) -> JobResult:
+    say(f"orchestrate: {reason}", error=True)
+    return JobResult(code=RUN_FAILED, run_dir=run_dir, result={}, reason=reason)
+
+
+def _carry_out_alone(job: CheckedJob, run_dir: Path, *, resume_from: str | None) -> JobResult:
     run = job.run
     context = Context(run_dir=run_dir, num_cpus=job.facts.num_cpus)
     plan = make_plan(run, context, resume_from=resume_from)
@@ -134,8 +153,11 @@ def _carry_out(job: CheckedJob, run_dir: Path, *, resume_from: str | None) -> Jo
         outcome = run_plan(plan, run_dir, gate=lambda: handshake(run, run_dir), observer=observer)
     result = _result(run, paths, outcome)
     write_json(paths.result, result)
-    text = render_run.report(result) if outcome.code == OK else render_run.failure(outcome, str(run_dir))
-    print(text, file=sys.stdout if outcome.code == OK else sys.stderr, flush=True)
+    if outcome.code == OK:
+        say(render_run.report(result))
+    else:
+        resumable = last_checkpoint(run_dir) is not None
+        say(render_run.failure(outcome, str(run_dir), resumable=resumable), error=True)
     return JobResult(code=outcome.code, run_dir=run_dir, result=result, reason=outcome.reason)
 
 

@@ -21,7 +21,7 @@ class ModelConfig:
     """The policy that is trained."""
 
     name: str = ""
-    """Folder of a checkpoint, or a hub id that is in the local cache."""
+    """Folder of a checkpoint: config, tokenizer, *.safetensors. Nothing is downloaded."""
     revision: str | None = None
     """Hub revision; None = the default branch."""
     dtype: str = choice("float32", "bfloat16", "float16")
@@ -48,7 +48,7 @@ class DataConfig:
 
     source: str = choice("arithmetic", "jsonl")
     path: str | None = None
-    """JSONL file with the training rows (`source: jsonl`)."""
+    """JSONL file with the training rows (`source: jsonl`); relative to the folder that orchestrate is called in."""
     heldout_path: str | None = None
     """JSONL file with the rows that are never trained on."""
     prompt: str = "prompt"
@@ -72,7 +72,7 @@ class RewardFunctionConfig:
     name: str = ""
     """Name in metrics and samples; unique."""
     target: str = ""
-    """A built-in's name, `package.module:function` or `file.py:function`."""
+    """A built-in's name, `package.module:function` or `file.py:function` (relative to where orchestrate is called)."""
     weight: float = 1.0
     """Factor in the total reward."""
     granularity: str | None = field(default=None, metadata={"choices": (None, "sample", "group", "batch")})
@@ -192,6 +192,7 @@ class RunConfig:
     name: str = "run"
     """Folder under `runs_dir`."""
     runs_dir: str = "runs"
+    """Where run directories are made; relative to the folder that orchestrate is called in."""
     seed: int = 0
     """Seeds sampling, data order and the canary."""
     dry_run: bool = False

@@ -1,6 +1,5 @@
 """Every combination of a sweep is checked before the first job starts; then Hydra launches them."""
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,6 +7,7 @@ from omegaconf import DictConfig
 
 from orchestrator.compose import Composer, launch
 from orchestrator.jobs import CheckedJob, check_job
+from orchestrator.output import say
 from orchestrator.render.run import sweep_table
 from orchestrator.running import run_job
 from orchestrator.supervise.outcome import RUN_FAILED
@@ -49,11 +49,16 @@ def run_jobs(
 
     complaint = launch(task, composer.for_hydra(overrides), multirun=multirun, config_dir=config_dir)
     if not ended:
-        print(complaint, file=sys.stderr)
+        say(complaint, error=True)
         return RUN_FAILED
     if multirun:
-        print(sweep_table(ended))
+        # Jobs that a signal kept from starting are in the table too.
+        say(sweep_table([*ended, *(_not_started(n, job) for n, job in enumerate(jobs) if n >= len(ended))]))
     return worst([job["code"] for job in ended])
+
+
+def _not_started(number: int, job: CheckedJob) -> dict[str, Any]:
+    return {"job": number, "overrides": list(job.overrides), "code": "-", "run_dir": "", "result": {}}
 
 
 SIGNALLED = 128

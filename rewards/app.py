@@ -91,7 +91,8 @@ class Handlers:
         status = native.error_status(result.errors) if result.errors else 200
         if result.errors and (self.settings.on_error == "fail" or status == 503):
             raise RequestError(status, result.errors)
-        self.counters.samples_scored += sum(reward is not None for reward in result.rewards)
+        # Every sample that was answered counts, a masked one too: a client compares this with what it sent.
+        self.counters.samples_scored += len(asked.batch)
         return JSONResponse(native.render_reply(result, time.monotonic() - began))
 
     def _authorise(self, request: Request) -> None:

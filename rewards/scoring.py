@@ -64,8 +64,11 @@ def combine(batch: Batch, weights: Mapping[str, float], scores: Mapping[str, Fun
         if parts and math.isfinite(total):
             rewards[index] = total
         else:
-            what = "the weighted total is not finite for" if parts else "no function scored"
-            errors.append(Failure(function=None, index=index, message=f"{what} sample {index}"))
+            if parts:
+                message = f"the weighted total is not finite for sample {index}"
+            else:
+                message = f"no function scored sample {index}: {', '.join(scores)} gave None, which means 'not mine'"
+            errors.append(Failure(function=None, index=index, message=message))
     return ScoreResult(
         components={name: s.values for name, s in scores.items()},
         rewards=rewards,

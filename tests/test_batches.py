@@ -44,19 +44,25 @@ def test_no_plan_from_what_is_no_count(args: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "steps", "rounds", "generated_at"),
+    ("args", "micro_steps", "generated_at"),
     [
-        ({"per_device_train_batch_size": 8}, 3, 3, [0, 1, 2]),
-        ({"per_device_train_batch_size": 8, "gradient_accumulation_steps": 2}, 3, 3, [0, 1, 2]),
-        ({"per_device_train_batch_size": 8, "steps_per_generation": 2}, 5, 3, [0, 2, 4]),
-        ({"per_device_train_batch_size": 8, "num_iterations": 2}, 5, 3, [0, 2, 4]),
-        ({"per_device_train_batch_size": 8, "gradient_accumulation_steps": 4, "steps_per_generation": 2}, 2, 4, [0, 1]),
+        ({"per_device_train_batch_size": 8}, [0, 1, 2], [0, 1, 2]),
+        ({"per_device_train_batch_size": 8, "gradient_accumulation_steps": 2}, [0, 0, 1, 1, 2, 2], [0, 1, 2]),
+        ({"per_device_train_batch_size": 8, "steps_per_generation": 2}, [0, 1, 2, 3, 4], [0, 2, 4]),
+        ({"per_device_train_batch_size": 8, "num_iterations": 2}, [0, 1, 2, 3, 4], [0, 2, 4]),
+        (
+            {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 4, "steps_per_generation": 2},
+            [0, 0, 0, 0, 1, 1, 1, 1],
+            [0, 0, 1, 1],
+        ),
+        # An epoch of four micro-steps, three to a step: its last step has one.
+        ({"per_device_train_batch_size": 8, "gradient_accumulation_steps": 3}, [0, 0, 0, 1, 2, 2, 2, 3], [0, 1, 2]),
     ],
 )
-def test_rounds_and_their_steps(args: dict[str, Any], steps: int, rounds: int, generated_at: list[int]) -> None:
+def test_when_completions_are_generated(args: dict[str, Any], micro_steps: list[int], generated_at: list[int]) -> None:
     plan = batch_plan(args, world=1)
     assert plan is not None
-    assert (plan.rounds(steps), plan.generation_steps(steps)) == (rounds, generated_at)
+    assert plan.generated_at(micro_steps) == generated_at
 
 
 def test_our_defaults_are_the_installed_ones() -> None:

@@ -61,6 +61,8 @@ def test_rules_and_one_rule(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "says"),
     [
         (["--nonsense"], "--nonsense"),
+        (["chekc", EXPERIMENT], "did you mean check"),
+        (["plan", "-m", EXPERIMENT, "seed=1,2"], "one job"),
         (["rules", "NUM999"], "NUM"),
         (["resume", "nowhere"], "recipe.yaml"),
         (["check", EXPERIMENT, "=5"], "="),
@@ -101,3 +103,26 @@ def test_check_plan_and_help_import_nothing_heavy(words: list[str], tmp_path: Pa
     assert done.returncode == 0
     assert loaded & {"torch", "transformers", "trl", "vllm", "datasets", "accelerate"} == set()
     assert "orchestrator" in loaded
+
+
+def test_a_users_package_on_pythonpath_is_named_and_not_imported(tmp_path: Path) -> None:
+    (tmp_path / "rewards.py").write_text("raise RuntimeError('imported')\n")
+    done = orchestrate("check", EXPERIMENT, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 64
+    assert str(tmp_path / "rewards.py") in done.stderr
+    assert "imported" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("recipe", "says"),
+    [("a: [b", "line 1"), ("name: x\ndefaults: [grpo_math]\n", "# @package _global_")],
+    ids=["broken YAML", "no package line"],
+)
+def test_a_recipe_that_cannot_be_meant(
+    tmp_path: Path, recipe: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "mine.yaml").write_text(recipe)
+    assert main(["check", "--config-dir", str(tmp_path), "+experiment=mine"]) == 2
+    printed = capsys.readouterr()
+    assert says in printed.out + printed.err

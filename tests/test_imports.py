@@ -80,8 +80,8 @@ def test_compose_is_the_only_importer_of_hydra() -> None:
 
 def test_only_the_command_line_and_the_job_print() -> None:
     """Everything else returns text: what a user sees is decided in one place."""
-    allowed = {"orchestrator/cli.py", "orchestrator/running.py", "orchestrator/sweep.py", "orchestrator/docs.py"}
-    programs = {"main.py", "server.py", "counts.py", "worker.py", "guardian.py"}
+    allowed = {"orchestrator/output.py", "orchestrator/docs.py"}
+    programs = {"main.py", "server.py", "counts.py", "worker.py", "guardian.py", "entry.py"}
     printing = {
         str(path.relative_to(ROOT))
         for folder in ("orchestrator", "rewards", "launchers")

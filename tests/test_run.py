@@ -16,7 +16,7 @@ import pytest
 
 from orchestrator.supervise.leases import lease_ports
 from rewards.client import RewardClient
-from tests.orchestrated import SMALL, orchestrate, processes_of, read, run_dirs, started, wait_for
+from tests.orchestrated import ORCHESTRATE, SMALL, orchestrate, processes_of, read, run_dirs, started, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -66,6 +66,7 @@ def test_metrics_have_reward_and_proven_sync(trained: Path) -> None:
     lines = [json.loads(line) for line in (trained / "metrics.jsonl").read_text().splitlines()]
     steps = [line for line in lines if "reward" in line]
     assert [line["step"] for line in steps] == [1, 2, 3]
+    # The shipped recipe proves every sync.
     assert all(line["sync/logprob_gap"] < 1e-4 for line in steps)
     assert all("rewards/accuracy/mean" in line for line in steps)
 
@@ -85,7 +86,14 @@ def test_nothing_is_left_behind(trained: Path) -> None:
     assert processes_of(trained) == []
 
 
-def test_resuming_a_finished_run_trains_nothing(trained: Path) -> None:
+def test_a_finished_run_is_not_resumed(trained: Path) -> None:
+    done = orchestrate("resume", str(trained), cwd=trained.parents[2])
+    assert done.returncode == 2
+    assert "ended well" in done.stderr
+
+
+def test_resuming_after_the_last_step_only_ends_the_run(trained: Path) -> None:
+    (trained / "result.json").unlink()  # as if the orchestrator had been killed in the last evaluation
     done = orchestrate("resume", str(trained), cwd=trained.parents[2])
     assert done.returncode == 0, done.stderr
     result = read(trained / "result.json")
@@ -95,6 +103,7 @@ def test_resuming_a_finished_run_trains_nothing(trained: Path) -> None:
 
 def test_resume_goes_on_from_the_last_checkpoint(trained: Path) -> None:
     shutil.rmtree(trained / "checkpoints" / "checkpoint-3")  # as if the run had died in its last step
+    (trained / "result.json").unlink()
     before = (trained / "metrics.jsonl").read_text().splitlines()
     done = orchestrate("resume", str(trained), cwd=trained.parents[2])
     assert done.returncode == 0, done.stderr
@@ -305,3 +314,91 @@ def test_a_run_directory_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "runs_dir = taken" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_trls_own_evaluation_is_counted_and_stays_out_of_the_samples(tmp_path: Path) -> None:
+    evaluation = (
+        "trainer.args.eval_strategy=steps",
+        "trainer.args.eval_steps=2",
+        "trainer.args.per_device_eval_batch_size=16",
+    )
+    generation = ("trainer.args.steps_per_generation=2", "trainer.args.beta=0.01")
+    done = orchestrate(*SMALL, *evaluation, *generation, "trainer.args.max_steps=5", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (run_dir,) = run_dirs(tmp_path)
+    # 3 rounds of 2 x 16 completions, evaluations of 10 x 8 after steps 2, 4 and 5, and ours: 2 x 10 x (2 + 1).
+    assert read(run_dir / "result.json")["counts"]["samples_scored"] == 3 * 32 + 3 * 80 + 60
+    samples = (run_dir / "samples.jsonl").read_text().splitlines()
+    assert len(samples) == 3 * 32
+
+
+def test_masked_samples_are_counted_and_left_out(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "def score(prompts, completions, answer, **kwargs):\n"
+        "    return [1.0 / (len(completions[0][0]['content']) - 1)]\n"  # one character: division by zero
+    )
+    function = "reward.functions=[{name: mine, target: 'mine.py:score', granularity: sample}]"
+    done = orchestrate(*SMALL, "reward.on_error=mask", function, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (run_dir,) = run_dirs(tmp_path)
+    samples = [json.loads(line) for line in (run_dir / "samples.jsonl").read_text().splitlines()]
+    masked = [sample for sample in samples if sample["reward"] is None]
+    assert masked
+    assert all(len(sample["completion"][0]["content"]) == 1 for sample in masked)
+
+
+def test_a_function_of_a_group_and_one_that_reads_token_ids(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "def best(prompts, completions, **kwargs):\n"
+        "    assert len(completions) == 8, len(completions)\n"
+        "    longest = max(len(c[0]['content']) for c in completions)\n"
+        "    return [float(len(c[0]['content']) == longest) for c in completions]\n"
+        "def tokens(prompts, completions, completion_ids, **kwargs):\n"
+        "    return [-float(len(ids)) for ids in completion_ids]\n"
+    )
+    best = "{name: best, target: 'mine.py:best', granularity: group}"
+    functions = f"reward.functions=[{best}, {{name: tokens, target: 'mine.py:tokens'}}]"
+    done = orchestrate(*SMALL, functions, "evaluation.rows=0", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (run_dir,) = run_dirs(tmp_path)
+    samples = [json.loads(line) for line in (run_dir / "samples.jsonl").read_text().splitlines()]
+    assert all(-9 <= sample["components"]["tokens"] <= -1 for sample in samples)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        pytest.param(("model.dtype=bfloat16",), id="bfloat16-weights"),
+        pytest.param(("trainer.args.bf16=true", "trainer.args.use_cpu=true"), id="bfloat16-autocast"),
+        pytest.param(
+            ("trainer.args.max_steps=-1", "trainer.args.num_train_epochs=1", "data.rows=11",
+             "trainer.args.generation_batch_size=64", "trainer.args.gradient_accumulation_steps=3"),
+            id="an-epoch-that-ends-in-half-a-step",
+        ),
+        pytest.param(("data.chat=false", "trainer.args.num_iterations=2", "trainer.args.beta=0.05"), id="text-prompts"),
+    ],
+)  # fmt: skip
+def test_a_run_with_other_settings_counts_and_proves(tmp_path: Path, overrides: tuple[str, ...]) -> None:
+    done = orchestrate(*SMALL, *overrides, "evaluation.rows=0", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_dropping_every_prompt_is_no_success(tmp_path: Path) -> None:
+    done = orchestrate(*SMALL, "data.long_prompts=drop", "limits.prompt_length=5", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "3200 were dropped" in done.stderr
+
+
+def test_what_trl_refuses_is_one_sentence(tmp_path: Path) -> None:
+    done = orchestrate(*SMALL, "trainer.args.lr_scheduler_type=bogus", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "GRPOConfig refuses trainer.args" in done.stderr
+    assert "bogus" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_closed_pipe_ends_neither_the_run_nor_its_exit_code(tmp_path: Path) -> None:
+    words = " ".join([str(ORCHESTRATE), *SMALL])
+    done = subprocess.run(["bash", "-c", f"{words} 2>&1 | head -1; exit ${{PIPESTATUS[0]}}"], cwd=tmp_path, timeout=120)
+    assert done.returncode == 0
+    assert read(run_dirs(tmp_path)[0] / "result.json")["code"] == 0

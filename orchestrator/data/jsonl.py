@@ -30,8 +30,8 @@ def jsonl_rows(
     if rows is not None and rows > len(numbered):
         raise DataError(
             f"{ROWS_KEYS[split]} = {rows}, but {path} has {len(numbered)}; "
-            f"fix: set {ROWS_KEYS[split]} to at most {len(numbered)}, "
-            f"or to null for all of them"
+            f"fix: set {ROWS_KEYS[split]} to at most {len(numbered)}"
+            + (", or to null for all" if split == "train" else "")
         )
     chosen = numbered if rows is None else draw(numbered, rows, seed=seed, key=lambda item: str(item[0]))
     return [rename(row, renamed) for _, row in chosen]

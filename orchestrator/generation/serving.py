@@ -13,7 +13,7 @@ from orchestrator.generation.protocol import ChatRequest, CompletionRequest
 from orchestrator.generation.text import Text
 
 # Most completions one request may ask for, all prompts together; vLLM's default for n.
-MAX_SEQUENCES = 16384
+MAX_SEQUENCES = 2**20
 
 
 @dataclass

@@ -12,6 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.output import say
 from orchestrator.supervise.outcome import Observer, Status, StepView
 
 TREND = " ▁▂▃▄▅▆▇█"
@@ -54,9 +55,10 @@ class MetricsTail:
         *whole, self._rest = (self._rest + new).split(b"\n")
         for line in whole:
             entry = json.loads(line)
-            if "reward" in entry:
+            if entry.get("reward") is not None:
                 self.rewards.append(entry["reward"])
-                self.last = entry
+                # The gap is there at steps with a proof; between them the last one still says most.
+                self.last = {"sync/logprob_gap": self.last.get("sync/logprob_gap")} | entry
         return bool(whole)
 
 
@@ -71,7 +73,7 @@ def trend(values: list[float]) -> str:
 def figures(last: Mapping[str, Any], num_steps: int | None) -> str:
     """`step 12/120  reward 0.61  sync gap 3e-06`"""
     parts = [f"step {last['step']}" + (f"/{num_steps}" if num_steps else ""), f"reward {last['reward']:.3f}"]
-    if "sync/logprob_gap" in last:
+    if last.get("sync/logprob_gap") is not None:
         parts.append(f"sync gap {last['sync/logprob_gap']:.1e}")
     return "  ".join(parts)
 
@@ -126,8 +128,8 @@ def _services(states: Mapping[str, StepView]) -> Table:
 class PlainLines:
     """One line per event, and one every few steps: for logs and pipes."""
 
-    def __init__(self, console: Console, metrics: Path, num_steps: int | None) -> None:
-        self._console, self._metrics, self._num_steps = console, MetricsTail(metrics), num_steps
+    def __init__(self, metrics: Path, num_steps: int | None) -> None:
+        self._metrics, self._num_steps = MetricsTail(metrics), num_steps
         self._told = 0
 
     def __enter__(self) -> "PlainLines":
@@ -146,12 +148,11 @@ class PlainLines:
             self._say(figures(self._metrics.last, self._num_steps))
 
     def _say(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        say(text, error=True)
 
 
 def display(console: Console, metrics: Path, num_steps: int | None) -> LiveDisplay | PlainLines:
-    kind = LiveDisplay if console.is_terminal else PlainLines
-    return kind(console, metrics, num_steps)
+    return LiveDisplay(console, metrics, num_steps) if console.is_terminal else PlainLines(metrics, num_steps)
 
 
 def _is_observer(display: LiveDisplay | PlainLines) -> Observer:

@@ -20,7 +20,8 @@ def page(rule: Rule) -> str:
     body = inspect.getdoc(rule.check) or ""
     intro = (
         "Examples are overrides of `orchestrate check +experiment=grpo_math`; "
-        "`facts:` stands for what is true of the machine."
+        "`facts:` stands for what is true of the machine, and paths are those of this repository. "
+        "A good example is one that this rule is silent about."
     )
     headline, _, rest = body.partition("\n")
     return f"# {rule.code}: {rule.name}\n\n{headline}\n\n{intro}\n\n{rest.strip()}\n".replace(

@@ -11,7 +11,7 @@ def report(result: Mapping[str, Any]) -> str:
     lines = [f"ok: {result['final_step']} steps in {result['training_s']:.0f} s of training"]
     lines.append(
         f"  reward    {_number(result['first_reward'])} -> {_number(result['last_reward'])}"
-        "  (mean of the first and last 10 steps)"
+        f"  (mean of the first and last {result['reward_window']} steps)"
     )
     before, after = result.get("heldout_before"), result.get("heldout_after")
     if before and after:
@@ -31,14 +31,20 @@ def report(result: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def failure(outcome: Outcome, run_dir: str) -> str:
+def failure(outcome: Outcome, run_dir: str, *, resumable: bool) -> str:
     """Which part, why, the last lines of its log, the log's path."""
-    what = outcome.failed or ("stopped" if outcome.code > 128 else "handshake")
-    lines = [f"{'stopped' if outcome.code > 128 else 'failed'}: {what}: {outcome.reason}"]
+    if outcome.code > 128:
+        lines = [outcome.reason]
+    elif outcome.failed and outcome.reason.startswith(outcome.failed):
+        lines = [f"failed: {outcome.reason}"]
+    else:
+        lines = [f"failed: {outcome.failed or 'handshake'}: {outcome.reason}"]
     lines += [f"  | {line}" for line in outcome.log_tail]
     if outcome.log_path:
         lines.append(f"  log: {outcome.log_path}")
     lines.append(f"  run: {run_dir}")
+    if resumable:
+        lines.append(f"  go on from its last checkpoint: orchestrate resume {run_dir}")
     if outcome.left:
         lines.append(f"  processes that could not be ended: {', '.join(map(str, outcome.left))}")
     return "\n".join(lines)

@@ -1,5 +1,6 @@
 """CFG: keys, types and values of the recipe itself."""
 
+import math
 from collections.abc import Iterator
 from difflib import get_close_matches
 
@@ -18,33 +19,44 @@ def unknown_key(case: Case) -> Iterator[Finding]:
     A key that nothing reads changes nothing: the run trains with the default, and hours later the figures are puzzling.
     ## Bad
         generaton.port=1
+        trainer.learning_rate=1e-4
         trainer.args.learning_rte=1e-4
         +trainer.args.max_prompt_length=128
     ## Good
         generation.port=8001
         trainer.args.beta=0.01
     """
+    fields = case.facts.trainer_fields
+    known_args = () if isinstance(fields, str) else tuple(f"trainer.args.{name}" for name in fields)
     for problem in case.problems:
         if problem.kind == "unknown":
-            yield _unknown(problem.path, problem.value, problem.unknown, problem.near)
-    fields = case.facts.trainer_fields
+            yield _unknown(problem.path, problem.value, problem.unknown, problem.near, known_args)
     if isinstance(fields, str):
         yield skipped(f"the legal names of trainer.args are not known: {fields}", "install trl in this environment")
         return
-    near = tuple(f"trainer.args.{name}" for name in fields)
     for key, value in case.run.trainer.args.items():
         if key not in fields:
-            yield _unknown(f"trainer.args.{key}", value, f"trainer.args.{key}", near)
+            yield _unknown(f"trainer.args.{key}", value, f"trainer.args.{key}", known_args, ())
     for text in case.rejected:
         yield Finding(
             problem=f"the override cannot be applied: {text}",
             why="The setting that it was meant for keeps its old value.",
-            fix="look at the recipe as it is: orchestrate plan ... --json",
+            fix="write the whole list: reward.functions=[{name: ..., target: ...}, ...]",
         )
 
 
-def _unknown(path: str, value: object, unknown: str, near: tuple[str, ...]) -> Finding:
-    match = get_close_matches(unknown, near, n=1, cutoff=0.6)
+def _unknown(path: str, value: object, unknown: str, near: tuple[str, ...], elsewhere: tuple[str, ...]) -> Finding:
+    if unknown == "experiment":
+        return Finding(
+            values={path: value},
+            problem="the experiment file has no `# @package _global_` line, so its keys land below `experiment`",
+            why="Nothing reads them there, so the run would go on with the defaults.",
+            fix="make `# @package _global_` the first line of the file",
+        )
+    # First a key of the same last name (trainer.learning_rate, learning_rate), then a similar spelling.
+    last = unknown.rpartition(".")[2]
+    same = [key for key in (*near, *elsewhere) if key.rpartition(".")[2] == last]
+    match = same[:1] or get_close_matches(unknown, near, n=1, cutoff=0.6)
     suggestion = match[0] + path.removeprefix(unknown) if match else ""
     return Finding(
         values={path: value},
@@ -78,7 +90,9 @@ def wrong_type(case: Case) -> Iterator[Finding]:
     if isinstance(fields, str) or flagged & {"limits.completion_length", "limits.generations", "seed"}:
         return  # what trainer.args repeats by interpolation was reported where it is written
     for key, value in case.run.trainer.args.items():
-        if key in fields and not accepts(fields[key].annotation, value):
+        if isinstance(value, float) and not math.isfinite(value):
+            yield _wrong(f"trainer.args.{key}", value, "a finite number")
+        elif key in fields and not accepts(fields[key].annotation, value):
             yield _wrong(f"trainer.args.{key}", value, readable(fields[key].annotation))
     if not isinstance(case.run.generation.port, int) and case.run.generation.port != "auto":
         yield _wrong("generation.port", case.run.generation.port, "int or auto")
@@ -182,26 +196,32 @@ def run_name(case: Case) -> Iterator[Finding]:
     """The run has a name that is a folder, and a seed that every library takes.
 
     ## What it checks
-    `name` is one path component; `seed` and `data.seed` lie between 0 and 2**32 - 1.
+    `name` is one path component (and not `latest`); `seed` and `data.seed` lie between 0 and 2**32 - 1.
     ## Why it matters
     The run directory is runs_dir/name/time. numpy refuses other seeds, after everything has started.
     ## Bad
         name=a/b
         name=''
         seed=-1
+        trainer.args.seed=-1
     ## Good
         name=my-run seed=4294967295
     """
     name = case.run.name
-    if name in ("", ".", "..") or "/" in name or "\0" in name:
+    if name in ("", ".", "..", "latest") or "/" in name or "\0" in name:
         yield Finding(
             values={"name": name},
             problem=f"name = {name!r} is not the name of a folder",
             why="The run directory is made below runs_dir under this name.",
             fix="choose a name without a slash",
         )
-    for path, seed in {"seed": case.run.seed, "data.seed": case.run.data.seed}.items():
-        if not 0 <= seed < 2**32 and (path == "seed" or seed != case.run.seed):
+    seeds = {
+        "seed": case.run.seed,
+        "data.seed": case.run.data.seed,
+        "trainer.args.seed": case.run.trainer.args.get("seed"),
+    }
+    for path, seed in seeds.items():
+        if isinstance(seed, int) and not 0 <= seed < 2**32 and (path == "seed" or seed != case.run.seed):
             yield Finding(
                 values={path: seed},
                 problem=f"{path} = {seed} is outside 0..{2**32 - 1}",
@@ -214,8 +234,9 @@ def managed_field(case: Case) -> Iterator[Finding]:
     """`trainer.args` leaves alone what the run decides.
 
     ## What it checks
-    `output_dir`, `resume_from_checkpoint`, `do_train` and `do_eval` are not set: the run directory,
-    `orchestrate resume` and `evaluation` decide them. `auto_find_batch_size` is off, as TRL demands.
+    Fields that the run directory, `orchestrate resume`, `evaluation` and `model` decide: `output_dir`,
+    `resume_from_checkpoint`, `do_train`, `do_eval`, `eval_on_start`, `model_init_kwargs`, `remove_unused_columns`.
+    `auto_find_batch_size` is off, as TRL demands.
     ## Why it matters
     Checkpoints outside the run directory are not found by `resume`, and two runs could write into one folder.
     ## Bad
@@ -229,6 +250,9 @@ def managed_field(case: Case) -> Iterator[Finding]:
         "resume_from_checkpoint": "`orchestrate resume RUN` decides it",
         "do_train": "a run trains",
         "do_eval": "evaluation.rows decides it",
+        "eval_on_start": "evaluation.rows above 0 measures before and after training",
+        "remove_unused_columns": "reward functions read the data's columns",
+        "model_init_kwargs": "model.name, model.revision and model.dtype say how the model is loaded",
     }
     args = case.run.trainer.args
     for key in managed.keys() & args.keys():

@@ -77,3 +77,42 @@ def fewer_rows_than_prompts(case: Case) -> Iterator[Finding]:
             why="TRL drops an incomplete batch, so there would be none.",
             fix=f"set data.rows to at least {prompts}, or lower the batch",
         )
+
+
+RESERVED = (
+    "completion",
+    "completions",
+    "completion_ids",
+    "prompts",
+    "images",
+    "image",
+    "tools",
+    "rollout_status",
+    "environment",
+)
+"""Names that TRL or our rollouts give to other things."""
+
+
+def reserved_column(case: Case) -> Iterator[Finding]:
+    """The data have no column with a name that the trainer uses.
+
+    ## What it checks
+    Column names of the data against those that TRL and our rollouts fill: completions, completion_ids, images, tools
+    and the like.
+    ## Why it matters
+    The trainer would take the column for something else (images make a text model fail), or hide it from the rewards.
+    ## Bad
+        data.columns.tools=answer
+    ## Good
+        data.columns.gold=answer reward.functions.0.target=tests/rules/no_columns.py:score
+    """
+    data = case.facts.data
+    columns = () if isinstance(data, str) else data.columns
+    for column in RESERVED:
+        if column in columns:
+            yield Finding(
+                values={"data columns": ", ".join(columns)},
+                problem=f"the data have a column {column}, which is a name of the trainer's",
+                why="TRL would take it for something else.",
+                fix=f"rename it: data.columns.NAME={column}",
+            )

@@ -1,9 +1,10 @@
 """MOD: the model, its tokenizer and its dtype, the same on both sides."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from orchestrator.facts import ModelFacts
-from orchestrator.findings import Finding, skipped
+from orchestrator.findings import Finding
 from orchestrator.rules.case import Case
 
 SERVED = ("embedded", "external")
@@ -89,7 +90,7 @@ def unreadable_model(case: Case) -> Iterator[Finding]:
     """The model is where the recipe says.
 
     ## What it checks
-    A path: that the folder holds a checkpoint. A hub id: only the local cache is looked at.
+    That `model.name` is a folder that holds a checkpoint. Of a hub id in the local cache, the finding names the folder.
     ## Why it matters
     Three processes would start before the first of them finds out.
     ## Bad
@@ -99,21 +100,21 @@ def unreadable_model(case: Case) -> Iterator[Finding]:
     """
     name = case.run.model.name
     facts = case.facts.models.get(name)
-    if not isinstance(facts, str):
+    if facts is None:
+        return  # CFG003 says that there is no name
+    if isinstance(facts, ModelFacts) and facts.path == str(Path(name).expanduser()):
         return
-    if name.startswith(("/", "./", "../", "~")):
-        yield Finding(
-            values={"model.name": name},
-            problem=f"model.name cannot be loaded: {facts}",
-            why="Trainer and generation server both load it.",
-            fix="set model.name to a folder with config.json, tokenizer.json and model.safetensors",
-        )
+    if isinstance(facts, ModelFacts):
+        problem, fix = f"{name} is a hub id, and is here only in the hub cache", f"model.name={facts.path}"
     else:
-        yield skipped(
-            f"nothing is known of the model {name}: {facts}",
-            "set model.name to a folder, or fill the hub cache first",
-            {"model.name": name},
-        )
+        problem = f"model.name cannot be loaded: {facts}"
+        fix = "name a folder with config.json, tokenizer.json, *.safetensors (hf download ID --local-dir DIR)"
+    yield Finding(
+        values={"model.name": name},
+        problem=problem,
+        why="Trainer and generation server load it from a folder; nothing is downloaded.",
+        fix=fix,
+    )
 
 
 def tokenizer_beyond_embedding(case: Case) -> Iterator[Finding]:

@@ -60,6 +60,7 @@ def not_an_address(case: Case) -> Iterator[Finding]:
     ## Bad
         generation.url=http://0.0.0.0:8000 generation.port=8000
         generation=external generation.url=http://localhost:99999
+        generation.host=::1
         reward=external reward.url=localhost:9000/score reward.port=9000
     ## Good
         reward=external reward.url=http://localhost:9000
@@ -68,7 +69,8 @@ def not_an_address(case: Case) -> Iterator[Finding]:
         if not part.url:
             continue
         host, port = host_of(part.url), port_of(part.url)
-        if urlsplit(part.url).scheme not in ("http", "https") or not host:
+        bare_ipv6 = ":" in host and "[" not in part.url
+        if urlsplit(part.url).scheme not in ("http", "https") or not host or bare_ipv6:
             problem = f"{name}.url = {part.url} is not an http address"
         elif port != AUTO and not (isinstance(port, int) and 0 < port < 65536):
             problem = f"{name}.url = {part.url} names no port that exists"
@@ -243,3 +245,25 @@ def secret_in_recipe(case: Case) -> Iterator[Finding]:
                     why="It would be written into the run directory and shown by `orchestrate plan`.",
                     fix=f"remove it and run: export {name}=...; the processes of a run inherit the environment",
                 )
+
+
+def interpreter_not_found(case: Case) -> Iterator[Finding]:
+    """A service's own interpreter exists.
+
+    ## What it checks
+    `generation.python` and `reward.python`: a program that can be run.
+    ## Why it matters
+    The service could not be started.
+    ## Bad
+        reward.python=/nowhere/bin/python
+    ## Good
+        reward.python=python3
+    """
+    for name, part in _started(case):
+        if part.python and part.python not in case.facts.programs:
+            yield Finding(
+                values={f"{name}.python": part.python},
+                problem=f"{name}.python = {part.python} is no program that can be run",
+                why=f"The {name} server could not be started.",
+                fix="give the path of the interpreter in the service's environment: .../bin/python",
+            )

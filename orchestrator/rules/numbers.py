@@ -134,11 +134,13 @@ def eval_batch_not_groups(case: Case) -> Iterator[Finding]:
     """A batch of TRL's own evaluation holds whole groups.
 
     ## What it checks
-    per_device_eval_batch_size x processes % num_generations_eval (default: num_generations), with `eval_strategy` on.
+    With `eval_strategy` on: per_device_eval_batch_size x processes % num_generations_eval (default: num_generations),
+    and that there are held-out rows to evaluate.
     ## Why it matters
     TRL refuses to build the trainer.
     ## Bad
         trainer.args.eval_strategy=steps trainer.args.per_device_eval_batch_size=12
+        trainer.args.eval_strategy=steps evaluation.rows=0
     ## Good
         trainer.args.eval_strategy=steps trainer.args.per_device_eval_batch_size=16
         trainer.args.per_device_eval_batch_size=12
@@ -146,6 +148,13 @@ def eval_batch_not_groups(case: Case) -> Iterator[Finding]:
     plan, args = _plan(case), case.run.trainer.args
     if plan is None or args.get("eval_strategy", "no") in ("no", False):
         return
+    if case.run.evaluation.rows == 0:
+        yield Finding(
+            values={"trainer.args.eval_strategy": args["eval_strategy"], "evaluation.rows": 0},
+            problem="TRL is to evaluate while it trains, and there are no held-out rows",
+            why="TRL refuses to build the trainer.",
+            fix="set evaluation.rows above 0, or leave out trainer.args.eval_strategy",
+        )
     per_device = args.get("per_device_eval_batch_size", DEFAULTS["per_device_eval_batch_size"])
     group = args.get("num_generations_eval") or plan.group
     if isinstance(per_device, int) and isinstance(group, int) and (per_device * plan.world) % group:
@@ -169,6 +178,8 @@ def count_not_positive(case: Case) -> Iterator[Finding]:
         trainer.args.per_device_train_batch_size=0
         reward.timeout_s=0
         evaluation.rows=-1
+        trainer.args.max_steps=0
+        generation.weight_sync.tolerance=0
         generation.weight_sync.verify_every=0
     ## Good
         reward.workers=2
@@ -183,6 +194,9 @@ def count_not_positive(case: Case) -> Iterator[Finding]:
         "generation.max_batch_rows": run.generation.max_batch_rows,
         "evaluation.samples": run.evaluation.samples,
     }
+    counts |= {
+        f"trainer.args.{key}": run.trainer.args.get(key) for key in ("steps_per_generation", "generation_batch_size")
+    }
     limits = {
         "reward.timeout_s": run.reward.timeout_s,
         "generation.request_timeout_s": run.generation.request_timeout_s,
@@ -191,6 +205,13 @@ def count_not_positive(case: Case) -> Iterator[Finding]:
     for path, value in counts.items():
         if isinstance(value, int) and value < 1:
             yield _too_small(path, value, "1")
+    tolerance = run.generation.weight_sync.tolerance
+    if tolerance is not None:
+        limits["generation.weight_sync.tolerance"] = tolerance
+    if run.supervision.stop_grace_s < 0:
+        yield _too_small("supervision.stop_grace_s", run.supervision.stop_grace_s, "0")
+    if run.trainer.args.get("max_steps") == 0:
+        yield _too_small("trainer.args.max_steps", 0, "1 (or to -1, for num_train_epochs)")
     if run.evaluation.rows < 0:
         yield _too_small("evaluation.rows", run.evaluation.rows, "0 (none)")
     for path, seconds in limits.items():
@@ -202,7 +223,8 @@ def sampling_out_of_range(case: Case) -> Iterator[Finding]:
     """Sampling settings are ones that draw different completions.
 
     ## What it checks
-    `temperature` > 0, 0 < `top_p` <= 1, `top_k` >= 0, 0 <= `min_p` <= 1 and `repetition_penalty` > 0 in `trainer.args`.
+    `temperature` >= 1e-5 (below it, servers decode greedily), 0 < `top_p` <= 1, `top_k` >= 0, 0 <= `min_p` <= 1 and
+    `repetition_penalty` > 0 in `trainer.args`.
     ## Why it matters
     At temperature 0 all completions of a group are equal: no spread, no advantage, nothing learned. The others make the
     generation server refuse every request.
@@ -225,7 +247,7 @@ def sampling_out_of_range(case: Case) -> Iterator[Finding]:
 
 
 SAMPLING: Mapping[str, tuple[Callable[[float], bool], str]] = {
-    "temperature": (lambda v: v > 0, "temperature > 0"),
+    "temperature": (lambda v: v >= 1e-5, "temperature >= 1e-5 (below it, servers decode greedily)"),
     "top_p": (lambda v: 0 < v <= 1, "0 < top_p <= 1"),
     "top_k": (lambda v: v >= 0, "top_k >= 0 (0 = off)"),
     "min_p": (lambda v: 0 <= v <= 1, "0 <= min_p <= 1"),

@@ -181,3 +181,48 @@ def no_reward_limit(case: Case) -> Iterator[Finding]:
                     why="A call that hangs would stop the run.",
                     fix="reward=local runs it in a worker process with a limit",
                 )
+
+
+def trainer_state_not_sent(case: Case) -> Iterator[Finding]:
+    """Reward functions do not need the trainer's state.
+
+    ## What it checks
+    Parameters called `trainer_state`: TRL passes one to functions in its own process, a reward server has none.
+    ## Why it matters
+    The function would get None, and fail at the first score or, worse, go on with it.
+    ## Bad
+        reward.functions.0.target=tests/rules/wants_state.py:score
+    ## Good
+        reward.functions.0.target=tests/rules/no_columns.py:score
+    """
+    for index, function in enumerate(case.run.reward.functions):
+        signature = case.facts.signatures.get(function.target)
+        if signature is not None and not isinstance(signature, str) and "trainer_state" in signature.parameters:
+            yield Finding(
+                values={f"reward.functions.{index}.target": function.target},
+                problem=f"{function.name} takes trainer_state, and nothing sends it",
+                why="It would get None: an error at the first score, or a reward that does not follow the training.",
+                fix="remove the parameter; a column of the data or params can say what it needs",
+            )
+
+
+def token_not_set(case: Case) -> Iterator[Finding]:
+    """The reward server's token is in the environment.
+
+    ## What it checks
+    With `reward.token_env`, that the variable is set where `orchestrate` runs.
+    ## Why it matters
+    The server refuses to start without it, and a foreign one refuses every request.
+    ## Bad
+        reward.token_env=NO_SUCH_VARIABLE_IS_SET
+    ## Good
+        reward.token_env=PATH
+    """
+    name = case.run.reward.token_env
+    if case.run.reward.kind != "inprocess" and name and name not in case.facts.environment:
+        yield Finding(
+            values={"reward.token_env": name},
+            problem=f"reward.token_env names {name}, which is not set",
+            why="The reward server takes no request without the token.",
+            fix=f"export {name}=...",
+        )

@@ -7,6 +7,7 @@ Its stdin is a pipe that only the orchestrator can write to. Lines: `child PID S
 """
 
 import argparse
+import contextlib
 import os
 import select
 import signal
@@ -70,10 +71,16 @@ def main() -> int:
     family = Family(arguments.run_id, owner, arguments.since)
     if watch(sys.stdin.fileno(), family, owner):
         return 0
-    print(f"{time.strftime('%F %T')} orchestrator {owner.pid} is gone; ending its processes", flush=True)
+    note(f"orchestrator {owner.pid} is gone; ending its processes")
     ended = end_run_processes(family.find, arguments.grace_s)
-    print(f"{time.strftime('%F %T')} ended {ended.pids}; could not end {ended.left}", flush=True)
+    note(f"ended {ended.pids}; could not end {ended.left}")
     return 0
+
+
+def note(text: str) -> None:
+    """Into the log, if it can be written: on a full disk the processes still have to be ended."""
+    with contextlib.suppress(OSError):
+        print(f"{time.strftime('%F %T')} {text}", flush=True)
 
 
 if __name__ == "__main__":

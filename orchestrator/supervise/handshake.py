@@ -172,7 +172,10 @@ def _ask_reward(run: RunConfig, pids: Mapping[str, int]) -> Iterator[Fact]:
         )
     # Liveness is not enough: a wedged scorer answers /health and hangs on work. An empty batch goes all the way.
     yield compare(
-        "reward: scores an empty batch", [], client.score([], [], _no_rows(functions)).rewards, "It does not score."
+        "reward: scores an empty batch",
+        [],
+        client.score([], [], _no_rows(functions), group_ids=[]).rewards,
+        "It does not score.",
     )
 
 

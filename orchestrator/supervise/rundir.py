@@ -40,7 +40,7 @@ def write_json(path: Path, value: Any) -> None:
     """Write the whole file or leave the old one: a reader never sees half of it."""
     scratch = _scratch_name(path)
     try:
-        scratch.write_text(json.dumps(value, indent=2) + "\n")
+        scratch.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n")
         scratch.replace(path)
     finally:
         scratch.unlink(missing_ok=True)

@@ -57,10 +57,13 @@ def spawn(step: Step, log_file: Path, run_id: str, extra_env: Mapping[str, str] 
     """
     if threading.current_thread() is not threading.main_thread():
         raise SpawnError("steps must be started from the main thread")
-    log_file.parent.mkdir(parents=True, exist_ok=True)
-    with log_file.open("ab") as log:
+    try:
+        log_file.parent.mkdir(parents=True, exist_ok=True)
+        log = log_file.open("ab", buffering=0)
         log.write(f"# {time.strftime('%F %T')} start: {shlex.join(step.argv)}\n".encode())
-        log.flush()
+    except OSError as error:
+        raise SpawnError(f"cannot write {log_file}: {error}") from error
+    with log:
         started_at = time.time()
         try:
             popen = subprocess.Popen(

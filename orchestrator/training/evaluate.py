@@ -16,9 +16,9 @@ from orchestrator.training.rollout import status_of
 class Evaluation:
     """Means over the held-out rows: of the weighted total (`reward`) and of each function."""
 
-    sampled: dict[str, float]
+    sampled: dict[str, float | None]
     """At the training temperature, `evaluation.samples` completions a prompt."""
-    greedy: dict[str, float]
+    greedy: dict[str, float | None]
     num_scored: int
     """Completions that the reward service scored for it."""
 
@@ -32,23 +32,26 @@ def evaluate(
     sampling: Sampling,
     samples: int,
     seed: int,
+    template_kwargs: dict[str, Any] | None = None,
 ) -> Evaluation:
     """One sampled and one greedy pass. The seed is the same before and after training: only the weights differ."""
-    sampled = _pass(rows, tokenizer, client, score, sampling, samples, seed)
-    greedy = _pass(rows, tokenizer, client, score, replace(sampling, temperature=0.0), 1, seed)
+    prompts = [prompt_ids(tokenizer, row["prompt"], template_kwargs) for row in rows]
+    sampled = _pass(rows, prompts, tokenizer, client, score, sampling, samples, seed)
+    greedy = _pass(rows, prompts, tokenizer, client, score, replace(sampling, temperature=0.0), 1, seed)
     return Evaluation(sampled=sampled, greedy=greedy, num_scored=len(rows) * (samples + 1))
 
 
 def _pass(
     rows: Sequence[Row],
+    prompts: Sequence[list[int]],
     tokenizer: PreTrainedTokenizerBase,
     client: GenerationClient,
     score: Score,
     sampling: Sampling,
     n: int,
     seed: int,
-) -> dict[str, float]:
-    found = client.complete([prompt_ids(tokenizer, row["prompt"]) for row in rows], n=n, sampling=sampling, seed=seed)
+) -> dict[str, float | None]:
+    found = client.complete(prompts, n=n, sampling=sampling, seed=seed)
     repeated = [row for row in rows for _ in range(n)]
     completions = [completion for group in found for completion in group]
     texts = [_as_message(row, tokenizer, completion) for row, completion in zip(repeated, completions, strict=True)]
@@ -69,7 +72,7 @@ def _as_message(row: Row, tokenizer: PreTrainedTokenizerBase, completion: Comple
     return text if isinstance(row["prompt"], str) else [{"role": "assistant", "content": text}]
 
 
-def _mean(values: Sequence[float | None]) -> float:
-    """Over what was scored; nan when nothing was."""
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Over what was scored; None when nothing was."""
     scored = [value for value in values if value is not None]
-    return sum(scored) / len(scored) if scored else float("nan")
+    return sum(scored) / len(scored) if scored else None

@@ -6,11 +6,15 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from orchestrator.schema import RunConfig
 from orchestrator.training.rollout import Rollout
+
+
+class ConfigRefusedError(ValueError):
+    """TRL or transformers do not take `trainer.args`; the message is theirs."""
 
 
 def grpo_config(run: RunConfig, checkpoints: Path) -> GRPOConfig:
@@ -22,7 +26,10 @@ def grpo_config(run: RunConfig, checkpoints: Path) -> GRPOConfig:
         "disable_tqdm": True,
         "remove_unused_columns": False,
     }
-    return GRPOConfig(**(ours | run.trainer.args | {"output_dir": ours["output_dir"]}))
+    try:
+        return GRPOConfig(**(ours | run.trainer.args | {"output_dir": ours["output_dir"]}))
+    except (ValueError, TypeError, ImportError, OSError) as error:
+        raise ConfigRefusedError(f"trl.GRPOConfig refuses trainer.args: {error}") from error
 
 
 def load_tokenizer(run: RunConfig) -> PreTrainedTokenizerBase:
@@ -42,6 +49,8 @@ def load_model(run: RunConfig, checkpoint: str | None = None) -> PreTrainedModel
         dtype=getattr(torch, run.model.dtype),
         trust_remote_code=run.model.trust_remote_code,
     )
+    # TRL builds the reference model from this name: on a resume, too, it is the recipe's model and not the checkpoint.
+    model.config._name_or_path = run.model.name
     return model
 
 
@@ -55,7 +64,7 @@ def grpo_trainer(
     rollout: Rollout,
 ) -> GRPOTrainer:
     wants_eval = config.eval_strategy != "no"
-    return GRPOTrainer(
+    trainer = GRPOTrainer(
         model=model,
         args=config,
         processing_class=tokenizer,
@@ -64,3 +73,6 @@ def grpo_trainer(
         reward_funcs=rewards,
         rollout_func=rollout,
     )
+    # metrics.jsonl has every figure; the same as dictionaries would drown what a log is read for.
+    trainer.remove_callback(PrinterCallback)
+    return trainer

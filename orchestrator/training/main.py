@@ -11,13 +11,24 @@ from orchestrator.data import DataError
 from orchestrator.generation.client import GenerationError
 from orchestrator.generation.transfer import WeightSyncError
 from orchestrator.resolve import resolve
+from orchestrator.training.grpo import ConfigRefusedError
 from orchestrator.training.prompts import PromptTooLongError
-from orchestrator.training.session import train
+from orchestrator.training.session import NothingTrainedError, train
 from orchestrator.training.sync import SyncProofError
 from rewards.client import RewardError
 from rewards.contract import ContractError
 
-EXPECTED = (DataError, PromptTooLongError, SyncProofError, WeightSyncError, GenerationError, RewardError, ContractError)
+EXPECTED = (
+    ConfigRefusedError,
+    ContractError,
+    DataError,
+    GenerationError,
+    NothingTrainedError,
+    PromptTooLongError,
+    RewardError,
+    SyncProofError,
+    WeightSyncError,
+)
 """Errors whose message says it all: no traceback."""
 
 

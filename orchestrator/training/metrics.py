@@ -1,6 +1,7 @@
 """metrics.jsonl: one line per logged step, for the progress display, the report and whoever plots."""
 
 import json
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,29 @@ class MetricsFile(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         if not state.is_world_process_zero or not logs:
             return
-        line = {"step": state.global_step, "time": time.time()} | {k: v for k, v in logs.items() if k != "step"}
+        line = {"step": state.global_step, "time": time.time()} | {k: finite(v) for k, v in logs.items() if k != "step"}
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
+
+
+class StepTrace(TrainerCallback):  # type: ignore[misc]
+    """Which optimizer step each micro-step belonged to. The last step of an epoch may have fewer than the others."""
+
+    def __init__(self) -> None:
+        self.micro_steps: list[int] = []
+
+    def on_substep_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self.micro_steps.append(state.global_step)
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        self.micro_steps.append(state.global_step - 1)
+
+
+def finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: a figure that is not finite is null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def rewards_by_step(path: Path) -> list[float]:
@@ -34,6 +55,6 @@ def rewards_by_step(path: Path) -> list[float]:
     by_step: dict[int, float] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         entry = json.loads(line)
-        if "reward" in entry:
+        if entry.get("reward") is not None:
             by_step[entry["step"]] = entry["reward"]
     return [by_step[step] for step in sorted(by_step)]

@@ -8,7 +8,6 @@ from torch import nn
 
 NUM_PROBES = 4
 PROBE_LENGTH = 16  # tokens; every position but the first has a log-prob
-RELATIVE_NOISE = 0.1  # of a tensor's root mean square: far above rounding in any dtype, far below breaking the model
 
 
 def probe_sequences(vocab_size: int, max_length: int, seed: int) -> list[list[int]]:
@@ -29,8 +28,9 @@ def sequence_logprobs(model: nn.Module, sequences: list[list[int]]) -> list[list
     was_training = model.training
     model.eval()
     try:
-        with torch.autocast(device_type=device.type, enabled=False):
-            logits = model(input_ids=ids, use_cache=False).logits[:, :-1].float()
+        # accelerate wraps the forward of a model under mixed precision in autocast, and keeps the plain one here.
+        forward = getattr(model, "_original_forward", model.forward)
+        logits = forward(input_ids=ids, use_cache=False).logits[:, :-1].float()
     finally:
         model.train(was_training)
     chosen = torch.log_softmax(logits, dim=-1).gather(-1, ids[:, 1:, None])
@@ -43,17 +43,20 @@ def largest_gap(ours: list[list[float]], theirs: list[list[float]]) -> float:
 
 
 @contextmanager
-def perturbed(model: nn.Module, seed: int) -> Iterator[None]:
-    """Every floating-point parameter moved by seeded noise; afterwards bit for bit as before."""
+def perturbed(model: nn.Module, seed: int, noise: float) -> Iterator[None]:
+    """Every floating-point parameter moved by seeded noise; afterwards bit for bit as before.
+
+    `noise` is relative to a tensor's root mean square.
+    """
     parameters = [p for p in model.parameters() if p.is_floating_point()]
     kept = [p.detach().clone() for p in parameters]
     generator = torch.Generator().manual_seed(seed)
     try:
         with torch.no_grad():
             for p in parameters:
-                noise = torch.randn(p.shape, generator=generator).to(p)
+                direction = torch.randn(p.shape, generator=generator).to(p)
                 size = p.float().pow(2).mean().sqrt().clamp_min(1e-3).to(p)
-                p.add_(noise * size * RELATIVE_NOISE)
+                p.add_(direction * size * noise)
         yield
     finally:
         with torch.no_grad():

@@ -5,6 +5,8 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
+from orchestrator.data import DataError
+
 Row = dict[str, Any]
 NAMED_ROWS = 5  # enough to find them in the file, few enough to read
 
@@ -26,13 +28,18 @@ def prompt_ids(
 
 
 def within_limit(
-    tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], limit: int, policy: str, split: str
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Sequence[Row],
+    limit: int,
+    policy: str,
+    split: str,
+    template_kwargs: dict[str, Any] | None = None,
 ) -> tuple[list[Row], int]:
     """The rows whose prompt has at most `limit` tokens, and how many were dropped.
 
     With policy `error` a longer prompt raises PromptTooLongError; nothing is ever cut.
     """
-    lengths = [len(prompt_ids(tokenizer, row["prompt"])) for row in rows]
+    lengths = [_length(tokenizer, row, index, split, template_kwargs) for index, row in enumerate(rows)]
     long = [index for index, length in enumerate(lengths) if length > limit]
     if long and policy == "error":
         named = ", ".join(f"row {i} has {lengths[i]}" for i in long[:NAMED_ROWS])
@@ -43,3 +50,15 @@ def within_limit(
         )
     dropped = set(long)
     return [row for index, row in enumerate(rows) if index not in dropped], len(long)
+
+
+def _length(
+    tokenizer: PreTrainedTokenizerBase, row: Row, index: int, split: str, template_kwargs: dict[str, Any] | None
+) -> int:
+    try:
+        return len(prompt_ids(tokenizer, row["prompt"], template_kwargs))
+    except Exception as error:  # jinja2, tokenizers and templates raise what they like
+        raise DataError(
+            f"{split} row {index} cannot be tokenized: {type(error).__name__}: {error}. "
+            f"Its prompt: {row['prompt']!r:.200}"
+        ) from error

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from orchestrator.training.evaluate import Evaluation
 from orchestrator.training.metrics import rewards_by_step
 from orchestrator.training.sync import CANARY_SYNCS
 
-WINDOW = 10  # steps whose mean is the first and the last reward
+WINDOW = 10  # steps whose mean is the first and the last reward; of a short run, half of them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +20,8 @@ class TrainingReport:
     """Figures of one part of a run: from the start or a checkpoint to the end."""
 
     plan: BatchPlan
+    micro_steps: Sequence[int]
+    """For each micro-step, the optimizer step that it belonged to."""
     start_step: int
     final_step: int
     training_s: float
@@ -30,19 +32,25 @@ class TrainingReport:
     """Of the last proof, in nats."""
     evaluated: Sequence[Evaluation]
     """The evaluations that this part made."""
+    trl_eval_steps: Sequence[int]
+    """The optimizer steps after which TRL evaluated by itself (`trainer.args.eval_strategy`)."""
+    trl_eval_samples: int
+    """Completions of one such evaluation."""
     after: Evaluation | None
 
     def as_json(self, paths: RunPaths) -> dict[str, Any]:
         steps = max(self.final_step - self.start_step, 1)
         rewards = rewards_by_step(paths.metrics)
+        window = max(1, min(WINDOW, len(rewards) // 2))
         before = paths.heldout_before
         return {
             "start_step": self.start_step,
             "final_step": self.final_step,
             "training_s": self.training_s,
             "seconds_per_step": self.training_s / steps,
-            "first_reward": _mean(rewards[:WINDOW]),
-            "last_reward": _mean(rewards[-WINDOW:]),
+            "reward_window": window,
+            "first_reward": _mean(rewards[:window]),
+            "last_reward": _mean(rewards[-window:]),
             "heldout_before": json.loads(before.read_text(encoding="utf-8")) if before.is_file() else None,
             "heldout_after": None if self.after is None else asdict(self.after),
             "logprob_gap": self.logprob_gap,
@@ -53,13 +61,19 @@ class TrainingReport:
 
     def expected(self) -> dict[str, int]:
         """What the servers must have counted, from the steps alone; orchestrator/supervise/counts.py compares."""
-        steps = self.final_step - self.start_step
-        scored_for_evaluation = sum(evaluation.num_scored for evaluation in self.evaluated)
+        generated_at = self.plan.generated_at(self.micro_steps)
+        evaluated = sum(e.num_scored for e in self.evaluated) + len(self.trl_eval_steps) * self.trl_eval_samples
+        # Weights are sent once for each step at which anything is generated; those of the start, the canary has proven.
+        sent_at = ({*generated_at} | set(self.trl_eval_steps) | {self.final_step}) - {self.start_step}
         return {
-            "samples_scored": self.plan.rounds(steps) * self.plan.generation_batch + scored_for_evaluation,
-            # The first round finds the weights that the canary has proven; the final weights are sent after the last.
-            "weight_syncs": CANARY_SYNCS + len(self.plan.generation_steps(steps)),
+            "samples_scored": len(generated_at) * self.plan.generation_batch + evaluated,
+            "weight_syncs": CANARY_SYNCS + len(sent_at),
         }
+
+
+def trl_eval_steps(log_history: Sequence[Mapping[str, Any]], start_step: int) -> tuple[int, ...]:
+    """Steps of TRL's own evaluations since `start_step`: the trainer logs a runtime once for each."""
+    return tuple(e["step"] for e in log_history if "eval_runtime" in e and e["step"] > start_step)
 
 
 def _mean(values: Sequence[float]) -> float | None:

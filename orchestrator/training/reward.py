@@ -41,6 +41,10 @@ class RewardBatch:
     names: tuple[str, ...]
     group_size: Callable[[], int]
     samples: SampleLog
+    wants_ids: bool
+    """A function asks for `completion_ids`: they are sent only then, for they double a request."""
+    is_training: Callable[[], bool]
+    """False while TRL evaluates: only what is trained on goes into the samples."""
     metrics: Callable[[], Mapping[str, float]] = dict
     """Figures that are logged once per generation batch, beside the rewards."""
     _reply: Scored | None = None
@@ -58,11 +62,14 @@ class RewardBatch:
 
     def _fetch(self, prompts: list[Any], completions: list[Any], kwargs: dict[str, Any]) -> Scored:
         columns = {key: values for key, values in kwargs.items() if key not in NOT_COLUMNS | {STATUS_COLUMN}}
+        if self.wants_ids:
+            columns["completion_ids"] = kwargs["completion_ids"]
         statuses = kwargs.get(STATUS_COLUMN) or ["completed"] * len(prompts)
         group_ids = [index // self.group_size() for index in range(len(prompts))]
         reply = self.score(prompts, completions, columns, group_ids, statuses)
         step = kwargs["trainer_state"].global_step + 1  # the step that they are trained in, as metrics.jsonl counts
-        self.samples.write(step, prompts, completions, statuses, reply.components, reply.rewards)
+        if self.is_training():
+            self.samples.write(step, prompts, completions, statuses, reply.components, reply.rewards)
         for key, value in self.metrics().items():
             kwargs["log_metric"](key, value)
         return reply

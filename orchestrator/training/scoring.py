@@ -9,6 +9,8 @@ from orchestrator.training.reward import Score
 from rewards.client import RewardClient
 from rewards.contract import spec_from_mapping
 from rewards.scoring import OnError, Scorer
+from rewards.signature import read_signature
+from rewards.targets import LoadError
 
 _ON_ERROR: dict[str, OnError] = {"fail": "fail", "mask": "mask"}
 ANSWER_MARGIN_S = 30.0  # queueing and transport beside the functions' own time
@@ -29,3 +31,11 @@ def make_score(reward: RewardConfig, batch_size: int) -> Score:
 
 def _spec(function: RewardFunctionConfig) -> dict[str, Any]:
     return {key: value for key, value in asdict(function).items() if value is not None}
+
+
+def wants(function: RewardFunctionConfig, parameter: str) -> bool:
+    """Whether a reward function names a parameter; of one that cannot be read here (a foreign server's), no."""
+    try:
+        return parameter in read_signature(function.target, function.params).parameters
+    except LoadError:
+        return False

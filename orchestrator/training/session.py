@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from transformers import PreTrainedTokenizerBase, set_seed
 from trl import GRPOConfig, GRPOTrainer
@@ -18,14 +19,18 @@ from orchestrator.schema import RunConfig
 from orchestrator.supervise.rundir import write_json
 from orchestrator.training.evaluate import Evaluation, evaluate
 from orchestrator.training.grpo import grpo_config, grpo_trainer, load_model, load_tokenizer
-from orchestrator.training.metrics import MetricsFile
+from orchestrator.training.metrics import MetricsFile, StepTrace
 from orchestrator.training.prompts import Row, within_limit
-from orchestrator.training.report import TrainingReport
+from orchestrator.training.report import TrainingReport, trl_eval_steps
 from orchestrator.training.reward import RewardBatch, Score, reward_callables
 from orchestrator.training.rollout import make_rollout, sampling_of
 from orchestrator.training.samples import SampleLog, keep_steps_up_to
-from orchestrator.training.scoring import make_score
+from orchestrator.training.scoring import make_score, wants
 from orchestrator.training.sync import WeightSync, make_sync
+
+
+class NothingTrainedError(RuntimeError):
+    """There is nothing to train on, or no step to train."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +55,7 @@ class Session:
     score: Score
     trainer: GRPOTrainer
     sync: WeightSync
+    trace: StepTrace
 
     def evaluate(self) -> Evaluation | None:
         """Held-out means through the live servers; None when the recipe wants none."""
@@ -63,6 +69,7 @@ class Session:
             sampling=replace(sampling_of(self.trainer), max_tokens=self.run.limits.completion_length),
             samples=self.run.evaluation.samples,
             seed=self.run.seed,
+            template_kwargs=self.trainer.chat_template_kwargs,
         )
 
     def fit(self, start_step: int, resume_from: str | None) -> float:
@@ -89,6 +96,8 @@ def train(run: RunConfig, run_dir: Path, resume_from: str | None) -> None:
         write_json(paths.heldout_before, asdict(before))
     seconds = session.fit(start_step, resume_from)
     final_step = session.trainer.state.global_step or start_step
+    if final_step == 0:
+        raise NothingTrainedError("training ended at step 0: trainer.args.max_steps or num_train_epochs leave no step")
     session.sync.push(final_step)
     session.sync.verify()
     after = session.evaluate()
@@ -99,10 +108,13 @@ def train(run: RunConfig, run_dir: Path, resume_from: str | None) -> None:
         start_step=start_step,
         final_step=final_step,
         training_s=seconds,
+        micro_steps=session.trace.micro_steps,
         num_rows=len(session.prompts.train),
         num_dropped=session.prompts.num_dropped,
         logprob_gap=session.sync.gap,
         evaluated=tuple(e for e in (before, after) if e is not None),
+        trl_eval_steps=trl_eval_steps(session.trainer.state.log_history, start_step),
+        trl_eval_samples=len(session.prompts.heldout) * session.trainer.num_generations_eval,
         after=after,
     )
     write_json(paths.trainer, report.as_json(paths))
@@ -114,12 +126,21 @@ def _build(run: RunConfig, paths: RunPaths, resume_from: str | None) -> Session:
     plan = batch_plan(run.trainer.args, config.world_size)
     assert plan is not None, "the rules have checked every count"  # noqa: S101
     tokenizer = load_tokenizer(run)
-    prompts = _prompts(run, tokenizer)
+    prompts = _prompts(run, tokenizer, config.chat_template_kwargs)
+    needed = plan.generation_batch // plan.group
+    if len(prompts.train) < needed:
+        raise NothingTrainedError(
+            f"{len(prompts.train)} training prompts, and one generation batch takes {needed}: TRL would train nothing. "
+            f"{prompts.num_dropped} were dropped for having more than limits.prompt_length tokens. "
+            "fix: raise limits.prompt_length, or lower trainer.args.per_device_train_batch_size"
+        )
     client = GenerationClient(
         run.generation.url, model=run.generation.model, timeout_s=run.generation.request_timeout_s
     )
     score = make_score(run.reward, plan.generation_batch)
     trainer, sync = _trainer_and_sync(run, paths, config, tokenizer, prompts, client, score, resume_from)
+    trace = StepTrace()
+    trainer.add_callback(trace)
     return Session(
         run=run,
         paths=paths,
@@ -130,14 +151,15 @@ def _build(run: RunConfig, paths: RunPaths, resume_from: str | None) -> Session:
         score=score,
         trainer=trainer,
         sync=sync,
+        trace=trace,
     )
 
 
-def _prompts(run: RunConfig, tokenizer: PreTrainedTokenizerBase) -> Prompts:
+def _prompts(run: RunConfig, tokenizer: PreTrainedTokenizerBase, template_kwargs: dict[str, Any] | None) -> Prompts:
     """Raises DataError and PromptTooLongError, before anything trains."""
     limit, policy = run.limits.prompt_length, run.data.long_prompts
-    rows, num_dropped = within_limit(tokenizer, training_rows(run), limit, policy, "training")
-    heldout, _ = within_limit(tokenizer, heldout_rows(run), limit, policy, "held-out")
+    rows, num_dropped = within_limit(tokenizer, training_rows(run), limit, policy, "training", template_kwargs)
+    heldout, _ = within_limit(tokenizer, heldout_rows(run), limit, policy, "held-out", template_kwargs)
     return Prompts(train=rows, heldout=heldout, num_dropped=num_dropped)
 
 
@@ -157,6 +179,8 @@ def _trainer_and_sync(
         names=tuple(function.name for function in run.reward.functions),
         group_size=lambda: trainer.num_generations if trainer.model.training else trainer.num_generations_eval,
         samples=SampleLog(path=paths.samples),
+        wants_ids=any(wants(function, "completion_ids") for function in run.reward.functions),
+        is_training=lambda: trainer.model.training,
         metrics=lambda: sync.metrics(),
     )
     rollout = make_rollout(tokenizer, client, lambda step: sync.push(step), run.seed)

@@ -5,8 +5,9 @@ perturbed, sent, and the server's log-probs must become the perturbed trainer's;
 the weight version must advance at every sync, and every `verify_every` syncs the log-probs are compared again.
 """
 
+import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import nn
 
@@ -20,6 +21,9 @@ TOLERANCES = {"float32": 1e-3, "float16": 0.05, "bfloat16": 0.25}
 CANARY_SYNCS = 2
 """Updates that the canary sends: perturbed weights, true weights."""
 
+NOISE = (0.1, 0.2, 0.4, 0.8, 1.6)
+"""Of each tensor's root mean square, tried in turn."""
+
 VISIBLE = 10.0  # the canary must move the log-probs by this many tolerances, or it could not see anything
 
 
@@ -29,7 +33,7 @@ class SyncProofError(RuntimeError):
 
 @dataclass(kw_only=True)
 class WeightSync:
-    """One trainer's way to one server. `gap` is the last proven one, in nats."""
+    """One trainer's way to one server. `gap`, in nats, is that of the last push; None where it was not compared."""
 
     model: Callable[[], nn.Module]
     """The unwrapped policy, as it is now."""
@@ -39,6 +43,7 @@ class WeightSync:
     tolerance: float
     verify_every: int
     seed: int
+    tag: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     pushed_step: int | None = None
     num_syncs: int = 0
     gap: float | None = None
@@ -48,26 +53,32 @@ class WeightSync:
         self.sender.open()
         model = self.model()
         before = sequence_logprobs(model, self.probes)
-        with perturbed(model, self.seed):
+        with perturbed(model, self.seed, self._visible_noise(model, before)):
             expected = sequence_logprobs(model, self.probes)
-            moved = largest_gap(before, expected)
-            if moved < VISIBLE * self.tolerance:
-                raise SyncProofError(
-                    f"the canary moved the log-probs by only {moved:.2g} nats, less than {VISIBLE:g} x the tolerance "
-                    f"{self.tolerance:g}: it could not see a failed sync. fix: lower generation.weight_sync.tolerance"
-                )
             self._send("canary")
             self._compare(expected, before, "the canary (every tensor perturbed, before step 1)")
         self._send(f"step-{step}")
         self._compare(before, expected, "the true weights after the canary")
         self.pushed_step = step
 
+    def _visible_noise(self, model: nn.Module, before: list[list[float]]) -> float:
+        """The least noise that moves the log-probs by VISIBLE tolerances, or it could not see a failed sync."""
+        for noise in NOISE:
+            with perturbed(model, self.seed, noise):
+                moved = largest_gap(before, sequence_logprobs(model, self.probes))
+            if moved >= VISIBLE * self.tolerance:
+                return noise
+        raise SyncProofError(
+            f"the canary moves the log-probs by only {moved:.2g} nats, less than {VISIBLE:g} x the tolerance "
+            f"{self.tolerance:g}: it could not see a failed sync. fix: lower generation.weight_sync.tolerance"
+        )
+
     def push(self, step: int) -> None:
         """Send the weights of optimizer step `step`, once. Raises WeightSyncError or SyncProofError."""
         if self.pushed_step == step:
             return
         self._send(f"step-{step}")
-        self.pushed_step = step
+        self.pushed_step, self.gap = step, None
         if self.num_syncs % self.verify_every == 0:
             self._compare(sequence_logprobs(self.model(), self.probes), None, f"the weights of step {step}")
 
@@ -82,7 +93,8 @@ class WeightSync:
 
     def _send(self, label: str) -> None:
         self.num_syncs += 1
-        self.sender.send(named_weights(self.model()), f"{label}-{self.num_syncs}")
+        # Unique for every run: a server that somebody else keeps may still name the version of an earlier one.
+        self.sender.send(named_weights(self.model()), f"{label}-{self.num_syncs}-{self.tag}")
 
     def _compare(self, expected: list[list[float]], stale: list[list[float]] | None, what: str) -> None:
         said = self.client.score(self.probes)

@@ -84,7 +84,7 @@ def test_a_good_server_follows_and_the_gap_is_rounding(tmp_path: Path, model: Pr
         assert sync.num_syncs == 2 + 3
         assert sync.gap is not None
         assert sync.gap < 1e-5
-        assert GenerationClient(url, timeout_s=5).weight_info()["weight_version"] == "step-3-5"
+        assert GenerationClient(url, timeout_s=5).weight_info()["weight_version"] == f"step-3-5-{sync.tag}"
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_the_canary_sees_each_tensor(model: PreTrainedModel) -> None:
     """Any single tensor that keeps its old value leaves a gap far above the tolerance."""
     probes = [[5, 9, 60, 33, 70, 12, 41, 8, 90, 17, 22, 63, 3, 50, 77, 28], [7] * 8 + [31] * 8]
     true = {name: p.detach().clone() for name, p in model.named_parameters()}
-    with perturbed(model, 0):
+    with perturbed(model, 0, 0.1):
         expected = sequence_logprobs(model, probes)
         for name, parameter in model.named_parameters():
             moved = parameter.detach().clone()
