@@ -33,6 +33,8 @@ class FieldFact:
 
     annotation: str
     default: str
+    choices: tuple[str, ...] = ()
+    """The words that a field takes, where it takes a few: those of its enum, or of the code that reads it."""
 
 
 class SourceUnreadableError(Exception):
@@ -44,39 +46,70 @@ def trainer_fields(kind: str) -> Mapping[str, FieldFact]:
     """Fields of the config class of trainer `kind`, base classes included. Raises SourceUnreadableError."""
     module, name = TRAINER_KINDS[kind].config.split(":")
     fields = _class_fields(module, name)
+    fields |= {key: replace(fields[key], choices=words) for key, words in _WORDS.items() if key in fields}
     return fields | {key: replace(fields[key], annotation=wider) for key, wider in _WIDER.items() if key in fields}
 
 
 # Annotated more narrowly than the class accepts: TRL maps the booleans of older recipes itself.
 _WIDER = {"scale_rewards": "str | bool"}
 
+# Words that trl 1.16's GRPOTrainer compares with, and raises for others only once it trains.
+_WORDS = {
+    "loss_type": ("grpo", "dapo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo"),
+    "importance_sampling_level": ("token", "sequence"),
+    "multi_objective_aggregation": ("sum_then_normalize", "normalize_then_sum"),
+    "scale_rewards": ("group", "batch", "none"),
+}
+
 
 def _class_fields(module: str, name: str) -> dict[str, FieldFact]:
     path = _module_path(module)
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = _parsed(module)
     node = next((n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == name), None)
     if node is None:
         target = _imports(tree, module, is_package=path.name == "__init__.py").get(name)
         if target is None:
             raise SourceUnreadableError(f"no class {name} in {path}")
         return _class_fields(*target)
+    homes = _imports(tree, module, path.name == "__init__.py")
+    homes |= {n.name: (module, n.name) for n in tree.body if isinstance(n, ast.ClassDef)}
     fields: dict[str, FieldFact] = {}
     for base in node.bases:
         if isinstance(base, ast.Name) and base.id not in ("object",):
-            local = any(isinstance(n, ast.ClassDef) and n.name == base.id for n in tree.body)
-            target = (module, base.id) if local else _imports(tree, module, path.name == "__init__.py").get(base.id)
-            if target is None:
+            if base.id not in homes:
                 raise SourceUnreadableError(f"cannot follow base class {base.id} of {name} in {path}")
-            fields |= _class_fields(*target)
-    return fields | dict(_own_fields(node))
+            fields |= _class_fields(*homes[base.id])
+    return fields | dict(_own_fields(node, homes))
 
 
-def _own_fields(node: ast.ClassDef) -> Iterator[tuple[str, FieldFact]]:
+def _own_fields(node: ast.ClassDef, homes: Mapping[str, tuple[str, str]]) -> Iterator[tuple[str, FieldFact]]:
     for item in node.body:
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and not item.target.id.startswith("_"):
             annotation = ast.unparse(item.annotation)
             if not annotation.startswith("ClassVar"):
-                yield item.target.id, FieldFact(annotation=annotation, default=_default(item.value))
+                choices = _enum_words(item.annotation, homes)
+                yield item.target.id, FieldFact(annotation=annotation, default=_default(item.value), choices=choices)
+
+
+def _enum_words(annotation: ast.expr, homes: Mapping[str, tuple[str, str]]) -> tuple[str, ...]:
+    """The values of the enum in an annotation such as `SchedulerType | str`; () where there is none to be read."""
+    match annotation:
+        case ast.BinOp(op=ast.BitOr(), left=ast.Name(id=name), right=ast.Name(id="str")) if name in homes:
+            module, class_name = homes[name]
+        case _:
+            return ()
+    try:
+        tree = _parsed(module)
+    except SourceUnreadableError:
+        return ()
+    node = next((n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == class_name), None)
+    values = (item.value for item in (node.body if node else []) if isinstance(item, ast.Assign))
+    return tuple(v.value for v in values if isinstance(v, ast.Constant) and isinstance(v.value, str))
+
+
+@cache
+def _parsed(module: str) -> ast.Module:
+    return ast.parse(_module_path(module).read_text(encoding="utf-8"))
 
 
 def _default(value: ast.expr | None) -> str:

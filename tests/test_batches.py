@@ -100,3 +100,27 @@ def test_fields_read_from_source_are_the_real_class(kind: str) -> None:
 def test_what_fits_an_annotation(annotation: str, fits: list[Any], does_not: list[Any]) -> None:
     assert all(accepts(annotation, value) for value in fits)
     assert not any(accepts(annotation, value) for value in does_not)
+
+
+def test_words_read_from_source_are_those_of_the_enums() -> None:
+    from transformers.trainer_utils import SchedulerType
+    from transformers.training_args import OptimizerNames
+
+    fields = trainer_fields("grpo")
+    assert fields["lr_scheduler_type"].choices == tuple(member.value for member in SchedulerType)
+    assert set(fields["optim"].choices) == {member.value for member in OptimizerNames}
+
+
+@pytest.mark.parametrize(
+    "field", ["loss_type", "importance_sampling_level", "multi_objective_aggregation", "scale_rewards"]
+)
+def test_words_of_trl_are_all_in_its_trainer(field: str) -> None:
+    """Listed by hand, as TRL has no enum for them: each must stand in the installed trainer."""
+    import inspect
+
+    from trl import GRPOTrainer
+
+    source = inspect.getsource(GRPOTrainer)
+    words = trainer_fields("grpo")[field].choices
+    assert words
+    assert [word for word in words if f'"{word}"' not in source] == []

@@ -1,7 +1,7 @@
 """CFG: keys, types and values of the recipe itself."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 
 from orchestrator.fieldtypes import accepts, readable
@@ -150,24 +150,38 @@ def unknown_choice(case: Case) -> Iterator[Finding]:
     """A setting with a few legal words has one of them.
 
     ## What it checks
-    `kind`, `source`, `dtype`, `on_error` and the other settings that take one of a few words.
+    `kind`, `source`, `dtype`, `on_error` and the other settings that take one of a few words; in `trainer.args`, the
+    fields whose words the installed TRL and transformers list (`lr_scheduler_type`, `optim`, `save_strategy`,
+    `loss_type`, ...).
     ## Why it matters
     A part of a kind that does not exist cannot be started.
     ## Bad
         trainer.kind=gpro
+        trainer.args.lr_scheduler_type=cosin
+        trainer.args.loss_type=dr-grpo
         model.dtype=float8
     ## Good
         generation.dtype=float32
+        trainer.args.loss_type=dr_grpo trainer.args.lr_scheduler_type=cosine trainer.args.optim=adafactor
     """
     for problem in case.problems:
         if problem.kind == "choice":
-            match = get_close_matches(str(problem.value), problem.expected.split(", "), n=1)
-            yield Finding(
-                values={problem.path: problem.value},
-                problem=f"{problem.path} = {problem.value} is none of: {problem.expected}",
-                why="There is no such kind, so nothing could be started for it.",
-                fix=f"write {problem.path}={match[0]}" if match else f"choose one of: {problem.expected}",
-            )
+            yield _no_choice(problem.path, problem.value, problem.expected.split(", "))
+    fields = case.facts.trainer_fields
+    for key, value in case.run.trainer.args.items():
+        words = () if isinstance(fields, str) or key not in fields else fields[key].choices
+        if words and isinstance(value, str) and value not in words:
+            yield _no_choice(f"trainer.args.{key}", value, words)
+
+
+def _no_choice(path: str, value: object, words: Sequence[str]) -> Finding:
+    match = get_close_matches(str(value), words, n=1)
+    return Finding(
+        values={path: value},
+        problem=f"{path} = {value} is none of: {', '.join(words)}",
+        why="The part that reads it would fail, after the others have started.",
+        fix=f"write {path}={match[0]}" if match else "choose one of them",
+    )
 
 
 def launcher_processes(case: Case) -> Iterator[Finding]:
