@@ -192,6 +192,10 @@ VERBS: dict[str, Callable[[CommandLine], int]] = {
 }
 
 
+def _without_experiment(line: CommandLine) -> bool:
+    return not any(word.lstrip("+").startswith("experiment=") for word in line.words)
+
+
 def _with_recipes(line: CommandLine, action: Callable[[Composer], int]) -> int:
     """Open the composer and turn its errors into exit codes."""
     try:
@@ -203,6 +207,8 @@ def _with_recipes(line: CommandLine, action: Callable[[Composer], int]) -> int:
 
 
 def _report(line: CommandLine, jobs: Sequence[CheckedJob]) -> int:
+    if _without_experiment(line):
+        say("no +experiment=NAME is chosen: these are the bare groups of conf/", error=True)
     as_json = render_findings.sweep_json(jobs)
     say(json.dumps(as_json, indent=2) if line.json else render_findings.sweep_text(jobs))
     return OK if as_json["ok"] else FINDINGS

@@ -153,6 +153,11 @@ def _apply(raw: DictConfig, override: Override) -> str | None:
     return None
 
 
+def sweep_dir() -> Path:
+    """Hydra's folder for the sweep that the calling job belongs to; only inside a launched job."""
+    return Path(HydraConfig.get().sweep.dir)
+
+
 def launch(
     task: Callable[[DictConfig], Any], overrides: Sequence[str], *, multirun: bool, config_dir: str | None
 ) -> str:

@@ -1,7 +1,9 @@
-"""One combination of overrides -> a checked job. Used by check, plan, run and sweep alike, so that none checks less."""
+"""One combination of overrides -> a checked job, and how it ended. Every verb checks through here: none checks less."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig
 
@@ -22,6 +24,16 @@ class CheckedJob:
     run: RunConfig
     facts: Facts
     findings: list[Finding]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobResult:
+    """How one job ended. `result` is result.json's content; of a job that failed, what there is."""
+
+    code: int
+    run_dir: Path | None
+    result: dict[str, Any]
+    reason: str = ""
 
 
 def check_job(composer: Composer, overrides: Sequence[str]) -> CheckedJob:

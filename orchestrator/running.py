@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from rich.console import Console
 from launchers.context import Context
 from orchestrator.compose import Composed
 from orchestrator.findings import has_errors
-from orchestrator.jobs import CheckedJob, check_composed
+from orchestrator.jobs import CheckedJob, JobResult, check_composed
 from orchestrator.output import say
 from orchestrator.paths import RunPaths
 from orchestrator.plan import make_plan
@@ -37,16 +36,6 @@ from orchestrator.supervise.run import run_plan
 from orchestrator.supervise.rundir import create_run_dir, write_json
 
 FINDINGS = 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobResult:
-    """How one job ended. `result` is result.json's content; of a job that failed, what there is."""
-
-    code: int
-    run_dir: Path | None
-    result: dict[str, Any]
-    reason: str = ""
 
 
 def run_job(raw: DictConfig, overrides: tuple[str, ...]) -> JobResult:

@@ -1,16 +1,18 @@
 """Every combination of a sweep is checked before the first job starts; then Hydra launches them."""
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import asdict
+from pathlib import Path
 
 from omegaconf import DictConfig
 
-from orchestrator.compose import Composer, launch
+from orchestrator.compose import Composer, launch, sweep_dir
 from orchestrator.jobs import CheckedJob, check_job
 from orchestrator.output import say
-from orchestrator.render.run import sweep_table
+from orchestrator.render.run import JobRow, sweep_table
 from orchestrator.running import run_job
 from orchestrator.supervise.outcome import RUN_FAILED
+from orchestrator.supervise.rundir import write_json
 
 
 def checked_jobs(composer: Composer, overrides: Sequence[str], *, multirun: bool) -> list[CheckedJob]:
@@ -27,20 +29,14 @@ def run_jobs(
     A job never ends the process: it records how it ended, returns what a sweeper optimises (the last reward), and
     raises on failure.
     """
-    ended: list[dict[str, Any]] = []
+    ended: list[JobRow] = []
+    folder: list[Path] = []
 
     def task(raw: DictConfig) -> float | None:
-        number = len(ended)
-        done = run_job(raw, jobs[number].overrides)
-        ended.append(
-            {
-                "job": number,
-                "overrides": list(jobs[number].overrides),
-                "code": done.code,
-                "run_dir": str(done.run_dir or ""),
-                "result": done.result,
-            }
-        )
+        folder[:] = [sweep_dir()]
+        job = jobs[len(ended)]
+        done = run_job(raw, job.overrides)
+        ended.append(JobRow.of(len(ended), job, done))
         if done.code > SIGNALLED:
             raise KeyboardInterrupt  # the one thing that keeps Hydra from starting the next job
         if done.code:
@@ -48,17 +44,16 @@ def run_jobs(
         return done.result.get("last_reward")
 
     complaint = launch(task, composer.for_hydra(overrides), multirun=multirun, config_dir=config_dir)
-    if not ended:
+    codes = [row.code for row in ended if row.code is not None]
+    if complaint and not any(codes):  # not a job that failed, but something that nobody has told yet
         say(complaint, error=True)
         return RUN_FAILED
     if multirun:
         # Jobs that a signal kept from starting are in the table too.
-        say(sweep_table([*ended, *(_not_started(n, job) for n, job in enumerate(jobs) if n >= len(ended))]))
-    return worst([job["code"] for job in ended])
-
-
-def _not_started(number: int, job: CheckedJob) -> dict[str, Any]:
-    return {"job": number, "overrides": list(job.overrides), "code": "-", "run_dir": "", "result": {}}
+        rows = [*ended, *(JobRow.of(n, job, None) for n, job in enumerate(jobs) if n >= len(ended))]
+        write_json(folder[0] / "sweep.json", [asdict(row) for row in rows])
+        say(sweep_table(rows) + f"\nsaved in {folder[0] / 'sweep.json'}")
+    return worst(codes)
 
 
 SIGNALLED = 128

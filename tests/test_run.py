@@ -249,6 +249,8 @@ def test_a_sweep_is_checked_first_and_compared_last(tmp_path: Path) -> None:
     table = done.stdout.split("what differs")[-1]
     assert "trainer.args.learning_rate=0.0001" in table
     assert "trainer.args.learning_rate=0.0003" in table
+    (saved,) = (tmp_path / "runs" / "grpo_math" / "sweeps").glob("*/sweep.json")
+    assert [row["code"] for row in read(saved)] == [0, 0]
 
 
 def test_a_token_from_the_environment_guards_the_reward_server(tmp_path: Path) -> None:

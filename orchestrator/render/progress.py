@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,22 @@ MARKS = {
     Status.STOPPED: ("✓", "dim"),
     Status.FAILED: ("✗", "red"),
 }
+
+
+UNTOLD = ("start", "signal", "failed")
+"""Events that another line tells: "started" has the pid, the end has the reason."""
+WORDS = {
+    "gate": "handshake: what the services say against the recipe",
+    "gate-passed": "handshake passed",
+    "stopping": "taking everything down",
+    "stopped": "nothing is left",
+}
+
+
+def _exit(detail: str) -> str:
+    """`code -15` as a person says it."""
+    number = int(detail.removeprefix("code "))
+    return f"by {signal.Signals(-number).name}" if number < 0 else detail
 
 
 class MetricsTail:
@@ -139,8 +156,12 @@ class PlainLines:
         pass
 
     def event(self, kind: str, step: str | None, detail: str) -> None:
-        if kind != "start":  # "started" follows, with the pid
-            self._say(" ".join(part for part in (step or "run", kind, detail) if part))
+        if kind in UNTOLD:
+            return
+        words = WORDS.get(kind, kind)
+        self._say(
+            " ".join(part for part in (step or "run:", words, _exit(detail) if kind == "exited" else detail) if part)
+        )
 
     def tick(self, states: Mapping[str, StepView]) -> None:
         if self._metrics.look() and len(self._metrics.rewards) >= self._told + PLAIN_EVERY:

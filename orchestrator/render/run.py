@@ -1,8 +1,10 @@
 """How a run ended, in a few lines; and the table that compares the jobs of a sweep."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.jobs import CheckedJob, JobResult
 from orchestrator.supervise.outcome import Outcome
 
 
@@ -50,12 +52,35 @@ def failure(outcome: Outcome, run_dir: str, *, resumable: bool) -> str:
     return "\n".join(lines)
 
 
-COLUMNS = ("job", "first", "last", "held-out before", "after", "seconds", "exit", "what differs", "run")
+COLUMNS = (
+    "job", "first", "last", "sampled", "after", "greedy", "after", "seconds", "exit", "what differs", "run",
+)  # fmt: skip
 
 
-def sweep_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """One line per job. `rows` hold job, overrides, code, run_dir and, of a job that ended well, its result."""
-    shared = set.intersection(*(set(row["overrides"]) for row in rows)) if len(rows) > 1 else set()
+@dataclass(frozen=True, kw_only=True)
+class JobRow:
+    """One job of a sweep: how it ended, or that it was never started (`code` None)."""
+
+    job: int
+    overrides: tuple[str, ...]
+    code: int | None
+    run_dir: str
+    result: Mapping[str, Any]
+
+    @staticmethod
+    def of(number: int, job: CheckedJob, done: JobResult | None) -> "JobRow":
+        return JobRow(
+            job=number,
+            overrides=job.overrides,
+            code=done.code if done else None,
+            run_dir=str(done.run_dir or "") if done else "",
+            result=done.result if done else {},
+        )
+
+
+def sweep_table(rows: Sequence[JobRow]) -> str:
+    """One line per job, with what its overrides do not share with the others'."""
+    shared = set.intersection(*(set(row.overrides) for row in rows)) if len(rows) > 1 else set()
     cells = [COLUMNS, *(_cells(row, shared) for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(COLUMNS))]
     return "\n".join(
@@ -63,19 +88,17 @@ def sweep_table(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _cells(row: Mapping[str, Any], shared: set[str]) -> tuple[str, ...]:
-    result = row.get("result") or {}
-    before, after = result.get("heldout_before") or {}, result.get("heldout_after") or {}
+def _cells(row: JobRow, shared: set[str]) -> tuple[str, ...]:
+    before, after = row.result.get("heldout_before") or {}, row.result.get("heldout_after") or {}
     return (
-        str(row["job"]),
-        _number(result.get("first_reward")),
-        _number(result.get("last_reward")),
-        _number(before.get("sampled", {}).get("reward")),
-        _number(after.get("sampled", {}).get("reward")),
-        _number(result.get("training_s"), 0),
-        str(row["code"]),
-        " ".join(o for o in row["overrides"] if o not in shared),
-        row["run_dir"] or "-",
+        str(row.job),
+        _number(row.result.get("first_reward")),
+        _number(row.result.get("last_reward")),
+        *(_number(when.get(kind, {}).get("reward")) for kind in ("sampled", "greedy") for when in (before, after)),
+        _number(row.result.get("training_s"), 0),
+        "not run" if row.code is None else str(row.code),
+        " ".join(o for o in row.overrides if o not in shared),
+        row.run_dir or "-",
     )
 
 
