@@ -35,14 +35,15 @@ WORDS = {
     "gate": "handshake: what the services say against the recipe",
     "gate-passed": "handshake passed",
     "stopping": "taking everything down",
-    "stopped": "nothing is left",
+    "stopped": "taken down",
 }
 
 
 def _exit(detail: str) -> str:
     """`code -15` as a person says it."""
     number = int(detail.removeprefix("code "))
-    return f"by {signal.Signals(-number).name}" if number < 0 else detail
+    names = {int(known): known.name for known in signal.Signals}
+    return f"by {names.get(-number, -number)}" if number < 0 else detail
 
 
 class MetricsTail:
