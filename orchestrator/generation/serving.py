@@ -12,8 +12,8 @@ from orchestrator.generation.loading import Served
 from orchestrator.generation.protocol import ChatRequest, CompletionRequest
 from orchestrator.generation.text import Text
 
-# Most completions one request may ask for, all prompts together; vLLM's default for n.
-MAX_SEQUENCES = 2**20
+# Most completions one request may ask for, all prompts together: far above any batch, far below what memory takes.
+MAX_SEQUENCES = 2**17
 
 
 @dataclass

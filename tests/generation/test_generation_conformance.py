@@ -9,7 +9,7 @@ import pytest
 import requests
 import tiny_llama
 import torch
-from conftest import Target
+from generation_servers import Target
 from trl.generation.vllm_client import parse_logprobs
 
 from orchestrator.generation.client import GenerationClient, GenerationError, Sampling

@@ -16,7 +16,7 @@ import pytest
 import requests
 import tiny_llama
 import torch
-from conftest import ROOT, Target, start_embedded, stop
+from generation_servers import ROOT, Target, start_embedded, stop
 from safetensors.torch import save_file
 
 from orchestrator.generation import server
@@ -51,7 +51,7 @@ def ask(target: Target, body: Any, path: str = "/v1/completions") -> requests.Re
         ({"prompt": [5], "presence_penalty": 0.5}, "presence_penalty"),
         ({"prompt": [5] * 60, "max_tokens": 5}, "max_tokens"),
         ({"prompt": [5], "max_tokens": 0}, "max_tokens"),
-        ({"prompt": [5], "n": 20000}, "n"),
+        ({"prompt": [5], "n": 200000}, "n"),
         ({"prompt": [5], "seed": 2**63}, "seed"),
         ({"prompt": [5], "seed": 0.5}, "seed"),
         ({"prompt": [[]]}, "prompt"),

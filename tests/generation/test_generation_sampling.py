@@ -80,7 +80,7 @@ def test_nan_is_visible() -> None:
     assert logprobs.isnan().all()
 
 
-@pytest.mark.parametrize("change", [{"max_tokens": 0}, {"temperature": 2.1}, {"top_p": 0.0}, {"top_k": -2}])
+@pytest.mark.parametrize("change", [{"max_tokens": 0}, {"temperature": -0.1}, {"top_p": 0.0}, {"top_k": -2}])
 def test_values_out_of_range(change: dict[str, float]) -> None:
     ((field, problem),) = sampling_problems(Sampling(**{"max_tokens": 1, **change}))  # type: ignore[arg-type]
     assert {field} == set(change)

@@ -66,7 +66,7 @@ def test_fail_and_mask(start_server: StartServer, user_file: UserFile) -> None:
     reply = masked.score(*batch)
     assert reply.rewards == [1.0, None, 1.0]
     assert [e["index"] for e in reply.errors] == [1]
-    assert masked.info()["samples_scored"] == 2
+    assert masked.info()["samples_scored"] == 3
     aborted = masked.score(*batch, statuses=["completed", "aborted", "truncated"])
     assert (aborted.rewards, aborted.aborted, aborted.errors) == ([1.0, None, 1.0], [1], [])
 
