@@ -11,7 +11,7 @@ from pathlib import Path
 from launchers.context import Context
 from orchestrator.compose import CONF_DIR, CommandLineError, Composer, RecipeError
 from orchestrator.findings import has_errors
-from orchestrator.jobs import CheckedJob, check_job
+from orchestrator.jobs import CheckedJob, check_job, checked_jobs
 from orchestrator.output import say
 from orchestrator.paths import RunPaths
 from orchestrator.plan import make_plan
@@ -19,9 +19,6 @@ from orchestrator.render import findings as render_findings
 from orchestrator.render import plan as render_plan
 from orchestrator.render import rules as render_rules
 from orchestrator.rules import RULES
-from orchestrator.running import resume_run
-from orchestrator.supervise.record import stop_run
-from orchestrator.sweep import checked_jobs, run_jobs
 
 OK, RUN_FAILED, FINDINGS, SERVICE_FAILED, USAGE = 0, 1, 2, 3, 64
 
@@ -142,6 +139,8 @@ def run(line: CommandLine) -> int:
             say(render_findings.sweep_text(jobs), error=True)
         if any(has_errors(job.findings) for job in jobs):
             return FINDINGS
+        from orchestrator.sweep import run_jobs  # here: a check must not pay for what only a run needs
+
         return run_jobs(composer, jobs, line.words, multirun=line.multirun, config_dir=line.config_dir)
 
     return _with_recipes(line, go)
@@ -160,10 +159,14 @@ def rules(line: CommandLine) -> int:
 
 
 def resume(line: CommandLine) -> int:
+    from orchestrator.running import resume_run
+
     return resume_run(_run_dir(line))
 
 
 def stop(line: CommandLine) -> int:
+    from orchestrator.supervise.record import stop_run
+
     ended = stop_run(_run_dir(line), grace_s=3.0)
     say(f"ended {len(ended)} processes" + (f": {', '.join(map(str, ended))}" if ended else ""))
     return OK

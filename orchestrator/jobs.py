@@ -41,6 +41,12 @@ def check_job(composer: Composer, overrides: Sequence[str]) -> CheckedJob:
     return check_composed(composer.compose(overrides))
 
 
+def checked_jobs(composer: Composer, overrides: Sequence[str], *, multirun: bool) -> list[CheckedJob]:
+    """One job, or one per combination of Hydra's own sweeper (grid, list, range)."""
+    combinations = composer.combinations(overrides) if multirun else [tuple(overrides)]
+    return [check_job(composer, combination) for combination in combinations]
+
+
 def check_composed(composed: Composed) -> CheckedJob:
     run, problems = resolve(composed.raw)
     facts = gather(run)

@@ -1,4 +1,4 @@
-"""Every combination of a sweep is checked before the first job starts; then Hydra launches them."""
+"""The checked jobs, one or many, handed to Hydra; and how they ended, side by side."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -7,18 +7,12 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from orchestrator.compose import Composer, launch, sweep_dir
-from orchestrator.jobs import CheckedJob, check_job
+from orchestrator.jobs import CheckedJob
 from orchestrator.output import say
 from orchestrator.render.run import JobRow, sweep_table
 from orchestrator.running import run_job
 from orchestrator.supervise.outcome import RUN_FAILED
 from orchestrator.supervise.rundir import write_json
-
-
-def checked_jobs(composer: Composer, overrides: Sequence[str], *, multirun: bool) -> list[CheckedJob]:
-    """One job, or one per combination of Hydra's own sweeper (grid, list, range)."""
-    combinations = composer.combinations(overrides) if multirun else [tuple(overrides)]
-    return [check_job(composer, combination) for combination in combinations]
 
 
 def run_jobs(
