@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict
 
 from launchers.context import Context, module_argv, threads
-from orchestrator.batches import batch_plan
+from orchestrator.batches import batch_plan, largest_request
 from orchestrator.schema import RunConfig
 from orchestrator.steps import HttpProbe, Step
 
@@ -44,9 +44,8 @@ def step(run: RunConfig, context: Context) -> Step:
 
 
 def _largest_batch(run: RunConfig) -> int:
-    """Samples of the largest request: one serves a whole generation batch, or a whole pass over the held-out rows."""
     plan = batch_plan(run.trainer.args, run.launcher.num_processes)
-    return max(SMALLEST_LIMIT, plan.generation_batch if plan else 0, run.evaluation.rows * run.evaluation.samples)
+    return max(SMALLEST_LIMIT, largest_request(run.evaluation, plan))
 
 
 def _bytes_per_sample(run: RunConfig) -> int:

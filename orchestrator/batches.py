@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.schema import EvaluationConfig
+
 DEFAULTS: Mapping[str, int] = {
     "per_device_train_batch_size": 8,
     "per_device_eval_batch_size": 8,
@@ -71,3 +73,8 @@ def batch_plan(args: Mapping[str, Any], world: int) -> BatchPlan | None:
 
 def _count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def largest_request(evaluation: EvaluationConfig, plan: BatchPlan | None) -> int:
+    """Completions of the largest reward request: a whole generation batch, or a whole pass over the held-out rows."""
+    return max(plan.generation_batch if plan else 0, evaluation.rows * evaluation.samples)

@@ -1,4 +1,4 @@
-"""Verbs to functions, errors to exit codes. The only place that prints."""
+"""Verbs to functions, errors to exit codes."""
 
 import json
 import sys
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from launchers.context import Context
 from orchestrator.compose import CONF_DIR, CommandLineError, Composer, RecipeError
+from orchestrator.exits import FINDINGS, OK, USAGE
 from orchestrator.findings import has_errors
 from orchestrator.jobs import CheckedJob, check_job, checked_jobs
 from orchestrator.output import say
@@ -19,8 +20,6 @@ from orchestrator.render import findings as render_findings
 from orchestrator.render import plan as render_plan
 from orchestrator.render import rules as render_rules
 from orchestrator.rules import RULES
-
-OK, RUN_FAILED, FINDINGS, SERVICE_FAILED, USAGE = 0, 1, 2, 3, 64
 
 USAGE_TEXT = """\
 orchestrate: one recipe for the reward server, the generation server and the trainer of an RL run

@@ -8,8 +8,9 @@ import sys
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from orchestrator.exits import USAGE
+
 ROOT = Path(__file__).resolve().parent.parent
-USAGE = 64
 
 
 def shadowing(path: list[str] | None = None) -> dict[str, str]:

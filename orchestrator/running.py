@@ -16,6 +16,7 @@ from rich.console import Console
 
 from launchers.context import Context
 from orchestrator.compose import Composed
+from orchestrator.exits import FINDINGS, OK, RUN_FAILED
 from orchestrator.findings import has_errors
 from orchestrator.jobs import CheckedJob, JobResult, check_composed
 from orchestrator.output import say
@@ -30,12 +31,10 @@ from orchestrator.schema import RunConfig
 from orchestrator.supervise.handshake import handshake
 from orchestrator.supervise.leases import lease_ports
 from orchestrator.supervise.lock import lock
-from orchestrator.supervise.outcome import OK, RUN_FAILED, Outcome
+from orchestrator.supervise.outcome import Outcome
 from orchestrator.supervise.record import live_processes
 from orchestrator.supervise.run import run_plan
 from orchestrator.supervise.rundir import create_run_dir, write_json
-
-FINDINGS = 2
 
 
 def run_job(raw: DictConfig, overrides: tuple[str, ...]) -> JobResult:
@@ -48,12 +47,12 @@ def run_job(raw: DictConfig, overrides: tuple[str, ...]) -> JobResult:
             return JobResult(code=FINDINGS, run_dir=None, result={}, reason="findings")
         try:
             run_dir = create_run_dir(Path(job.run.runs_dir), job.run.name, datetime.now()).resolve()
+            # The recipe as merged, interpolations and `auto` included: what a resume starts from.
+            OmegaConf.save(settled(raw), RunPaths(run_dir=run_dir).recipe)
         except OSError as error:
-            reason = f"no run directory can be made in runs_dir = {job.run.runs_dir}: {error}"
+            reason = f"no run directory can be written in runs_dir = {job.run.runs_dir}: {error}"
             say(f"orchestrate: {reason}; set runs_dir to a folder that can be written", error=True)
             return JobResult(code=RUN_FAILED, run_dir=None, result={}, reason=reason)
-        # The recipe as merged, interpolations and `auto` included: what a resume starts from.
-        OmegaConf.save(settled(raw), RunPaths(run_dir=run_dir).recipe)
         return _carry_out(job, run_dir, resume_from=None)
 
 

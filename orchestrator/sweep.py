@@ -7,11 +7,11 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from orchestrator.compose import Composer, launch, sweep_dir
+from orchestrator.exits import FINDINGS, RUN_FAILED, SERVICE_FAILED, SIGNALLED
 from orchestrator.jobs import CheckedJob
 from orchestrator.output import say
 from orchestrator.render.run import JobRow, sweep_table
 from orchestrator.running import run_job
-from orchestrator.supervise.outcome import RUN_FAILED
 from orchestrator.supervise.rundir import write_json
 
 
@@ -50,12 +50,9 @@ def run_jobs(
     return worst(codes)
 
 
-SIGNALLED = 128
-
-
 def worst(codes: Sequence[int]) -> int:
     """Of several jobs' exit codes: a signal, then 3, 1, 2, 0."""
-    return max(codes, key=lambda code: (code > SIGNALLED, code == 3, code == 1, code == 2))
+    return max(codes, key=lambda code: (code > SIGNALLED, code == SERVICE_FAILED, code == RUN_FAILED, code == FINDINGS))
 
 
 class JobFailed(Exception):  # noqa: N818 - Hydra prints the class name

@@ -77,7 +77,7 @@ def test_masked_samples_are_counted_and_left_out(tmp_path: Path) -> None:
 def test_a_function_of_a_group_and_one_that_reads_token_ids(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "def best(prompts, completions, **kwargs):\n"
-        "    assert len(completions) == 8, len(completions)\n"
+        "    assert len(completions) in (8, 1), len(completions)\n"
         "    longest = max(len(c[0]['content']) for c in completions)\n"
         "    return [float(len(c[0]['content']) == longest) for c in completions]\n"
         "def tokens(prompts, completions, completion_ids, **kwargs):\n"
@@ -85,7 +85,7 @@ def test_a_function_of_a_group_and_one_that_reads_token_ids(tmp_path: Path) -> N
     )
     best = "{name: best, target: 'mine.py:best', granularity: group}"
     functions = f"reward.functions=[{best}, {{name: tokens, target: 'mine.py:tokens'}}]"
-    done = orchestrate(*SMALL, functions, "evaluation.rows=0", cwd=tmp_path)
+    done = orchestrate(*SMALL, functions, "evaluation.samples=8", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (run_dir,) = run_dirs(tmp_path)
     samples = [json.loads(line) for line in (run_dir / "samples.jsonl").read_text().splitlines()]

@@ -1,7 +1,7 @@
 """What the services say about themselves against what the recipe means, before any training step.
 
-Each comparison is a Fact: what was meant, what was said, by whom. All are recorded in handshake.json, and the first
-that differs ends the run before the trainer starts.
+Each comparison is a Fact: what was meant, what was said, by whom. All are recorded in handshake.json; if any
+differs, the run ends before the trainer starts.
 """
 
 import hashlib

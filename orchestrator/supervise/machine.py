@@ -4,10 +4,11 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 
+from orchestrator.exits import RUN_FAILED, SERVICE_FAILED
 from orchestrator.steps import Plan
 from orchestrator.supervise import events as ev
 from orchestrator.supervise.events import Action, Event, Phase, RunState, StepState
-from orchestrator.supervise.outcome import RUN_FAILED, SERVICE_FAILED, Status
+from orchestrator.supervise.outcome import Status
 from orchestrator.supervise.schedule import Schedule, all_done, startable
 
 FIRST_BACKOFF_S = 0.5

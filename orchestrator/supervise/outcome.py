@@ -6,10 +6,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-OK = 0
-RUN_FAILED = 1
-SERVICE_FAILED = 3
-
 
 class Status(StrEnum):
     """Where one step stands."""

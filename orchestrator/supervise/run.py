@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from orchestrator.exits import OK
 from orchestrator.steps import Plan
 from orchestrator.supervise import events as ev
 from orchestrator.supervise.family import Family
 from orchestrator.supervise.guard import Guard
 from orchestrator.supervise.loop import Loop, World, step_views
 from orchestrator.supervise.orphans import adopting_orphans
-from orchestrator.supervise.outcome import OK, Observer, Outcome, SilentObserver
+from orchestrator.supervise.outcome import Observer, Outcome, SilentObserver
 from orchestrator.supervise.probing import ThreadProber, run_gate
 from orchestrator.supervise.procs import identity_of, ticks_since_boot
 from orchestrator.supervise.rundir import log_path, tail

@@ -32,12 +32,13 @@ def evaluate(
     sampling: Sampling,
     samples: int,
     seed: int,
+    wants_ids: bool,
     template_kwargs: dict[str, Any] | None = None,
 ) -> Evaluation:
     """One sampled and one greedy pass. The seed is the same before and after training: only the weights differ."""
     prompts = [prompt_ids(tokenizer, row["prompt"], template_kwargs) for row in rows]
-    sampled = _pass(rows, prompts, tokenizer, client, score, sampling, samples, seed)
-    greedy = _pass(rows, prompts, tokenizer, client, score, replace(sampling, temperature=0.0), 1, seed)
+    sampled = _pass(rows, prompts, tokenizer, client, score, sampling, samples, seed, wants_ids)
+    greedy = _pass(rows, prompts, tokenizer, client, score, replace(sampling, temperature=0.0), 1, seed, wants_ids)
     return Evaluation(sampled=sampled, greedy=greedy, num_scored=len(rows) * (samples + 1))
 
 
@@ -50,12 +51,15 @@ def _pass(
     sampling: Sampling,
     n: int,
     seed: int,
+    wants_ids: bool,
 ) -> dict[str, float | None]:
     found = client.complete(prompts, n=n, sampling=sampling, seed=seed)
     repeated = [row for row in rows for _ in range(n)]
     completions = [completion for group in found for completion in group]
     texts = [_as_message(row, tokenizer, completion) for row, completion in zip(repeated, completions, strict=True)]
     columns = {key: [row[key] for row in repeated] for key in repeated[0] if key != "prompt"}
+    if wants_ids:
+        columns["completion_ids"] = [list(completion.token_ids) for completion in completions]
     reply = score(
         [row["prompt"] for row in repeated],
         texts,

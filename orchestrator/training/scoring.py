@@ -17,7 +17,7 @@ ANSWER_MARGIN_S = 30.0  # queueing and transport beside the functions' own time
 
 
 def make_score(reward: RewardConfig, batch_size: int) -> Score:
-    """`batch_size` completions a request bound how long a reply may take. Raises LoadError (inprocess)."""
+    """`batch_size` completions in the largest request bound how long a reply may take. Raises LoadError (inprocess)."""
     if reward.kind == "inprocess":
         return Scorer(
             [spec_from_mapping(_spec(f)) for f in reward.functions], on_error=_ON_ERROR[reward.on_error]
@@ -33,9 +33,13 @@ def _spec(function: RewardFunctionConfig) -> dict[str, Any]:
     return {key: value for key, value in asdict(function).items() if value is not None}
 
 
-def wants(function: RewardFunctionConfig, parameter: str) -> bool:
-    """Whether a reward function names a parameter; of one that cannot be read here (a foreign server's), no."""
+def wants_completion_ids(reward: RewardConfig) -> bool:
+    """Whether a function names `completion_ids`; of one that cannot be read here (a foreign server's), no."""
+    return any("completion_ids" in _parameters(function) for function in reward.functions)
+
+
+def _parameters(function: RewardFunctionConfig) -> tuple[str, ...]:
     try:
-        return parameter in read_signature(function.target, function.params).parameters
+        return read_signature(function.target, function.params).parameters
     except LoadError:
-        return False
+        return ()

@@ -10,7 +10,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase, set_seed
 from trl import GRPOConfig, GRPOTrainer
 
-from orchestrator.batches import BatchPlan, batch_plan
+from orchestrator.batches import BatchPlan, batch_plan, largest_request
 from orchestrator.data.recipe import heldout_rows, training_rows
 from orchestrator.generation.client import GenerationClient
 from orchestrator.generation.transfer import SafetensorsSender
@@ -25,7 +25,7 @@ from orchestrator.training.report import TrainingReport, trl_eval_steps
 from orchestrator.training.reward import RewardBatch, Score, reward_callables
 from orchestrator.training.rollout import make_rollout, sampling_of
 from orchestrator.training.samples import SampleLog, keep_steps_up_to
-from orchestrator.training.scoring import make_score, wants
+from orchestrator.training.scoring import make_score, wants_completion_ids
 from orchestrator.training.sync import WeightSync, make_sync
 
 
@@ -69,6 +69,7 @@ class Session:
             sampling=replace(sampling_of(self.trainer), max_tokens=self.run.limits.completion_length),
             samples=self.run.evaluation.samples,
             seed=self.run.seed,
+            wants_ids=wants_completion_ids(self.run.reward),
             template_kwargs=self.trainer.chat_template_kwargs,
         )
 
@@ -137,7 +138,7 @@ def _build(run: RunConfig, paths: RunPaths, resume_from: str | None) -> Session:
     client = GenerationClient(
         run.generation.url, model=run.generation.model, timeout_s=run.generation.request_timeout_s
     )
-    score = make_score(run.reward, plan.generation_batch)
+    score = make_score(run.reward, largest_request(run.evaluation, plan))
     trainer, sync = _trainer_and_sync(run, paths, config, tokenizer, prompts, client, score, resume_from)
     trace = StepTrace()
     trainer.add_callback(trace)
@@ -179,7 +180,7 @@ def _trainer_and_sync(
         names=tuple(function.name for function in run.reward.functions),
         group_size=lambda: trainer.num_generations if trainer.model.training else trainer.num_generations_eval,
         samples=SampleLog(path=paths.samples),
-        wants_ids=any(wants(function, "completion_ids") for function in run.reward.functions),
+        wants_ids=wants_completion_ids(run.reward),
         is_training=lambda: trainer.model.training,
         metrics=lambda: sync.metrics(),
     )
