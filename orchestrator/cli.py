@@ -11,7 +11,7 @@ from pathlib import Path
 from launchers.context import Context
 from orchestrator.compose import CONF_DIR, CommandLineError, Composer, RecipeError
 from orchestrator.exits import FINDINGS, OK, USAGE
-from orchestrator.findings import has_errors
+from orchestrator.findings import has_errors, stops_a_run
 from orchestrator.jobs import CheckedJob, check_job, checked_jobs
 from orchestrator.output import say
 from orchestrator.paths import RunPaths
@@ -136,7 +136,7 @@ def run(line: CommandLine) -> int:
             raise UsageError("--json goes with check, plan and dry_run=true; a run leaves result.json")
         if any(job.findings for job in jobs):
             say(render_findings.sweep_text(jobs), error=True)
-        if any(has_errors(job.findings) for job in jobs):
+        if any(stops_a_run(job.findings) for job in jobs):
             return FINDINGS
         from orchestrator.sweep import run_jobs  # here: a check must not pay for what only a run needs
 

@@ -1,6 +1,6 @@
 """What a check says: one finding per problem, with the values of every side."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -28,5 +28,13 @@ def skipped(problem: str, would_know: str, values: Mapping[str, Any] | None = No
     )
 
 
-def has_errors(findings: list[Finding]) -> bool:
+NOT_STARTABLE = "ORD003"
+"""The one finding that a check passes and a run does not, whatever its severity."""
+
+
+def has_errors(findings: Iterable[Finding]) -> bool:
     return any(finding.severity == "error" for finding in findings)
+
+
+def stops_a_run(findings: Iterable[Finding]) -> bool:
+    return any(finding.severity == "error" or finding.code == NOT_STARTABLE for finding in findings)

@@ -14,6 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 from orchestrator.addresses import port_of
 from orchestrator.assets import ASSETS
 from orchestrator.fieldtypes import accepts, readable
+from orchestrator.kinds import GENERATION_KINDS, STARTED_REWARD
 from orchestrator.schema import AUTO, RunConfig
 
 
@@ -84,7 +85,8 @@ def resolve(raw: DictConfig) -> tuple[RunConfig, tuple[Problem, ...]]:
 
 def auto_ports(raw: DictConfig) -> tuple[str, ...]:
     """Paths of the ports that are to be picked for this run."""
-    local = (("generation", ("embedded",)), ("reward", ("local",)))
+    started = tuple(name for name, kind in GENERATION_KINDS.items() if kind.started)
+    local = (("generation", started), ("reward", (STARTED_REWARD,)))
     return tuple(
         f"{part}.port"
         for part, kinds in local

@@ -17,7 +17,7 @@ from rich.console import Console
 from launchers.context import Context
 from orchestrator.compose import Composed
 from orchestrator.exits import FINDINGS, OK, RUN_FAILED
-from orchestrator.findings import has_errors
+from orchestrator.findings import stops_a_run
 from orchestrator.jobs import CheckedJob, JobResult, check_composed
 from orchestrator.output import say
 from orchestrator.paths import RunPaths
@@ -42,7 +42,7 @@ def run_job(raw: DictConfig, overrides: tuple[str, ...]) -> JobResult:
     raw = with_defaults(raw)
     with fixed_ports(raw) as fixed:
         job = check_composed(Composed(raw=fixed, overrides=overrides))
-        if has_errors(job.findings):
+        if stops_a_run(job.findings):
             say(render_findings.text(job.findings), error=True)
             return JobResult(code=FINDINGS, run_dir=None, result={}, reason="findings")
         try:
@@ -72,7 +72,7 @@ def resume_run(run_dir: Path) -> int:
     assert isinstance(raw, DictConfig)  # noqa: S101 - we wrote it
     with fixed_ports(raw) as fixed:
         job = check_composed(Composed(raw=fixed, overrides=tuple(before["overrides"])))
-        if has_errors(job.findings):
+        if stops_a_run(job.findings):
             say(render_findings.text(job.findings), error=True)
             return FINDINGS
         say(f"resuming {run_dir} from {checkpoint.name}", error=True)

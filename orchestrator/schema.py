@@ -28,6 +28,22 @@ class ModelConfig:
     """Type of the trained weights."""
     trust_remote_code: bool = False
     """Run Python code that comes with the checkpoint. SEC002 warns."""
+    add_tokens: list[str] = field(default_factory=list)
+    """Tokens that the trainer adds to tokenizer and embedding first. A server that loads `name` lacks them."""
+
+
+@dataclass(kw_only=True)
+class HardwareConfig:
+    """The machines that the recipe is written for. None = look at this machine (and skip what cannot be seen)."""
+
+    machines: int | None = None
+    """Machines that there are, all parts together."""
+    gpus: int | None = None
+    """GPUs of one machine."""
+    gpu_memory_gib: float | None = None
+    """Memory of one GPU."""
+    cpus: int | None = None
+    """Cores of one machine."""
 
 
 @dataclass(kw_only=True)
@@ -81,6 +97,42 @@ class RewardFunctionConfig:
     """Which entry of a returned dict is the reward."""
     params: dict[str, Any] = field(default_factory=dict)
     """Keyword arguments for every call."""
+    sources: list[str] | None = None
+    """Values of `reward.source_column` that the function scores; the rest get no reward from it. None = all."""
+
+
+@dataclass(kw_only=True)
+class JudgeConfig:
+    """A model that others serve and reward functions ask: a judge, a reward model, a teacher."""
+
+    url: str | None = None
+    model: str = ""
+    """Name that it is served under, or its folder."""
+    max_model_len: int | None = None
+    """Tokens of question, completion and verdict together that it accepts; None = not known."""
+    template_length: int = 0
+    """Tokens that its prompt has beside the question and the completion, its verdict included."""
+    tensor_parallel_size: int = 1
+    gpus: list[int] | None = None
+    """GPUs that it holds on this machine."""
+    gpu_memory_utilization: float | None = None
+    """Share of each GPU's memory that it takes."""
+
+
+@dataclass(kw_only=True)
+class EnvironmentConfig:
+    """An environment or tools that turn one completion into several turns."""
+
+    urls: list[str] = field(default_factory=list)
+    """Where environments listen that others run."""
+    max_turns: int | None = None
+    """Completions of one rollout; None = one, or not known."""
+    max_input_length: int | None = None
+    """Tokens that a turn's whole history may have; None = whatever fits."""
+    calls_model: bool = False
+    """The environment itself sends requests to the generation server, with a limit of its own."""
+    max_output_tokens: int | None = None
+    """Tokens that the environment asks for in one such request; None = the server's default."""
 
 
 @dataclass(kw_only=True)
@@ -107,13 +159,20 @@ class RewardConfig:
     functions: list[RewardFunctionConfig] = field(default_factory=list)
     on_error: str = choice("fail", "mask")
     """fail: an error ends the run. mask: the sample has no reward and is counted."""
+    source_column: str | None = None
+    """Data column that picks the functions by their `sources`; None = every function scores every row."""
+    judge: JudgeConfig = field(default_factory=JudgeConfig)
+    environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
 
 
 @dataclass(kw_only=True)
 class WeightSyncConfig:
     """How trained weights reach the generation server, and how that is proven."""
 
-    backend: str = choice("safetensors")
+    backend: str = choice("safetensors", "nccl")
+    """safetensors: through a file. nccl: TRL's own, from GPU to GPU."""
+    port: int | str = AUTO
+    """TCP port of the NCCL group, the same on both ends."""
     verify_every: int = 10
     """Log-probs are compared at every n-th sync; the weight version at every one."""
     tolerance: float | None = None
@@ -124,8 +183,9 @@ class WeightSyncConfig:
 class GenerationConfig:
     """Who samples completions."""
 
-    kind: str = choice("embedded", "external")
-    """embedded: our transformers server, started by the run. external: someone else's, never started or stopped."""
+    kind: str = choice("embedded", "vllm", "external", "colocate", "inprocess")
+    """embedded: our transformers server, vllm: the real one, both started by the run. external: someone else's, never
+    started or stopped. colocate: vLLM inside the trainer's processes, inprocess: the trainer's own model; no server."""
     env: dict[str, str] = field(default_factory=dict)
     host: str = "127.0.0.1"
     port: int | str = AUTO
@@ -138,6 +198,18 @@ class GenerationConfig:
     dtype: str = choice("float32", "bfloat16", "float16")
     max_model_len: int = 768
     """Tokens of prompt and completion together that the server accepts."""
+    tensor_parallel_size: int = 1
+    """GPUs that one engine is spread over."""
+    data_parallel_size: int = 1
+    """Engines, each with a copy of the model."""
+    gpus: list[int] | None = None
+    """GPUs of the server on its machine; None = the first that no other part names."""
+    num_machines: int = 0
+    """Machines that only generate; 0 = the server shares the trainer's."""
+    trusted_network: bool = False
+    """The network between the parts is closed to others, so that a server that takes weights may be open to it."""
+    args: dict[str, Any] = field(default_factory=dict)
+    """Arguments of the vLLM engine under vLLM's own names, checked against the vLLM that would run."""
     max_batch_rows: int = 512
     """Sequences that the embedded server computes at once."""
     request_timeout_s: float = 600.0
@@ -146,21 +218,51 @@ class GenerationConfig:
 
 
 @dataclass(kw_only=True)
+class LoraConfig:
+    """Low-rank adapters instead of all weights. Names are PEFT's."""
+
+    r: int | None = None
+    """Rank; None = all weights are trained."""
+    lora_alpha: float | None = None
+    target_modules: list[str] | None = None
+
+
+@dataclass(kw_only=True)
 class TrainerConfig:
     """The trainer; `args` are TRL's own field names, checked against the installed TRL."""
 
-    kind: str = choice("grpo")
+    kind: str = choice("grpo", "rloo", "online_dpo", "async_grpo", "ppo", "ebft", "command")
+    """A trainer of TRL's, one of ours (ppo, ebft), or any program (command)."""
     env: dict[str, str] = field(default_factory=dict)
     args: dict[str, Any] = field(default_factory=dict)
+    """For `kind: command`: what the program is told by its own arguments (orchestrator/foreign.py)."""
+    argv: list[str] = field(default_factory=list)
+    """Program and arguments of `kind: command`."""
+    lora: LoraConfig = field(default_factory=LoraConfig)
 
 
 @dataclass(kw_only=True)
 class LauncherConfig:
     """How the trainer's processes start."""
 
-    kind: str = choice("python")
+    kind: str = choice("python", "torchrun", "accelerate", "deepspeed")
     env: dict[str, str] = field(default_factory=dict)
     num_processes: int = 1
+    """Processes on each machine."""
+    num_machines: int = 1
+    """Machines that train."""
+    gpus: list[int] | None = None
+    """GPUs of the trainer on each machine; None = the first that no other part names."""
+    main_address: str | None = None
+    """Where the processes of several machines meet: the first machine's name or address."""
+    main_port: int | str = AUTO
+    """TCP port of that meeting place (rendezvous)."""
+    zero_stage: int | None = field(default=None, metadata={"choices": (None, 1, 2, 3)})
+    """DeepSpeed ZeRO stage; None = no DeepSpeed, or what `config` says."""
+    offload: bool = False
+    """DeepSpeed keeps optimizer states and weights in the machine's memory."""
+    config: str | None = None
+    """A DeepSpeed JSON or accelerate YAML file of your own; it must agree with the recipe (DEV006)."""
 
 
 @dataclass(kw_only=True)
@@ -174,6 +276,28 @@ class EvaluationConfig:
 
 
 @dataclass(kw_only=True)
+class AlarmsConfig:
+    """What happens when a run goes on but learns nothing (codes RUN001 and up: `orchestrate rules`)."""
+
+    action: str = choice("warn", "stop", "off")
+    """For every alarm that `actions` does not name."""
+    actions: dict[str, str] = field(default_factory=dict)
+    """Code -> warn, stop or off, e.g. {RUN002: stop}."""
+    patience_steps: int = 20
+    """Steps in a row that must look the same before an alarm is raised."""
+    stall_s: float = 600.0
+    """Seconds without a finished step, or with a service that does not answer, before an alarm is raised."""
+
+
+@dataclass(kw_only=True)
+class SweepConfig:
+    """How `-m` treats jobs that cannot run."""
+
+    keep_going: bool = False
+    """Start the jobs without errors although others have some."""
+
+
+@dataclass(kw_only=True)
 class SupervisionConfig:
     """How long the orchestrator waits and how it stops things."""
 
@@ -181,6 +305,7 @@ class SupervisionConfig:
     """Seconds from a service's start until it must answer."""
     stop_grace_s: float = 3.0
     """Seconds between SIGTERM and SIGKILL, shared by all processes."""
+    alarms: AlarmsConfig = field(default_factory=AlarmsConfig)
     restarts: int = 0
     """How often a reward server that dies is started again. A generation server never is: it would hold old weights."""
 
@@ -197,6 +322,9 @@ class RunConfig:
     """Seeds sampling, data order and the canary."""
     dry_run: bool = False
     """The same as the verb `check`."""
+    ignore: dict[str, str] = field(default_factory=dict)
+    """Code of a rule -> why its finding is accepted in this recipe. It is listed, and does not stop the run."""
+    hardware: HardwareConfig = field(default_factory=HardwareConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     data: DataConfig = field(default_factory=DataConfig)
@@ -206,3 +334,4 @@ class RunConfig:
     launcher: LauncherConfig = field(default_factory=LauncherConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     supervision: SupervisionConfig = field(default_factory=SupervisionConfig)
+    sweep: SweepConfig = field(default_factory=SweepConfig)

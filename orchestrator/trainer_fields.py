@@ -12,18 +12,35 @@ from pathlib import Path
 class TrainerKind:
     """Where a trainer's config class lives, and what it calls the facts that `limits` states."""
 
-    config: str
-    """module:class"""
-    completion_length: str
-    generations: str | None
+    config: str | None
+    """module:class; None = this version has no such trainer, so its arguments are not known"""
+    completion_length: str = "max_completion_length"
+    generations: str | None = "num_generations"
+    """None = the trainer draws a fixed number of completions per prompt, or one"""
+    default_generations: int = 8
+    needs_group: bool = True
+    """Advantages compare completions of one prompt, so a group of one teaches nothing."""
+    whole_groups: bool = True
+    """A generation batch must hold whole groups (trl's GRPOConfig and RLOOConfig demand it)."""
 
 
 TRAINER_KINDS: Mapping[str, TrainerKind] = {
-    "grpo": TrainerKind(
-        config="trl.trainer.grpo_config:GRPOConfig",
-        completion_length="max_completion_length",
-        generations="num_generations",
+    "grpo": TrainerKind(config="trl.trainer.grpo_config:GRPOConfig"),
+    "rloo": TrainerKind(config="trl.trainer.rloo_config:RLOOConfig", default_generations=2),
+    "online_dpo": TrainerKind(
+        config="trl.experimental.online_dpo.online_dpo_config:OnlineDPOConfig",
+        completion_length="max_new_tokens",
+        generations=None,
+        default_generations=2,
+        needs_group=False,
+        whole_groups=False,
     ),
+    "async_grpo": TrainerKind(
+        config="trl.experimental.async_grpo.async_grpo_config:AsyncGRPOConfig", whole_groups=False
+    ),
+    "ppo": TrainerKind(config=None, generations=None, default_generations=1, needs_group=False, whole_groups=False),
+    "ebft": TrainerKind(config=None),
+    "command": TrainerKind(config="orchestrator.foreign:ForeignArgs", default_generations=1, needs_group=False),
 }
 
 
@@ -44,7 +61,10 @@ class SourceUnreadableError(Exception):
 @cache
 def trainer_fields(kind: str) -> Mapping[str, FieldFact]:
     """Fields of the config class of trainer `kind`, base classes included. Raises SourceUnreadableError."""
-    module, name = TRAINER_KINDS[kind].config.split(":")
+    config = TRAINER_KINDS[kind].config
+    if config is None:
+        raise SourceUnreadableError(f"this version of orchestrate has no trainer {kind}")
+    module, name = config.split(":")
     fields = _class_fields(module, name)
     fields |= {key: replace(fields[key], choices=words) for key, words in _WORDS.items() if key in fields}
     return fields | {key: replace(fields[key], annotation=wider) for key, wider in _WIDER.items() if key in fields}

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from orchestrator.findings import Finding
+from orchestrator.findings import NOT_STARTABLE, Finding
 from orchestrator.rules import config, data, lengths, model, network, numbers, rewards, sync
 from orchestrator.rules.case import Case
 
@@ -40,6 +40,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="NET005", name="port-out-of-range", check=network.port_out_of_range),
     Rule(code="ORD001", name="no-address", check=network.no_address),
     Rule(code="ORD002", name="interpreter-not-found", check=network.interpreter_not_found),
+    Rule(code=NOT_STARTABLE, name="not-started-yet", check=config.not_started_yet),
     Rule(code="SEC001", name="exposed-service", check=network.exposed_service),
     Rule(code="SEC002", name="remote-code", check=model.remote_code),
     Rule(code="SEC003", name="secret-in-recipe", check=network.secret_in_recipe),

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 
 from orchestrator.fieldtypes import accepts, readable
 from orchestrator.findings import Finding, skipped
+from orchestrator.kinds import STARTABLE, not_startable
 from orchestrator.rules.case import Case
 
 
@@ -188,22 +189,26 @@ def launcher_processes(case: Case) -> Iterator[Finding]:
     """The launcher can start the number of processes that the recipe asks for.
 
     ## What it checks
-    `launcher.num_processes` against `launcher.kind`: `python` starts one.
+    `launcher.num_processes` and `launcher.num_machines` against `launcher.kind`: `python` starts one process.
     ## Why it matters
     All batch arithmetic counts processes; with fewer than stated, a step would see fewer completions than planned.
     ## Bad
         launcher.num_processes=2
+        launcher=torchrun launcher.num_processes=0
     ## Good
         launcher.num_processes=1
+        launcher=torchrun launcher.num_processes=2
     """
     launcher = case.run.launcher
-    if launcher.num_processes != 1:
-        yield Finding(
-            values={"launcher.kind": launcher.kind, "launcher.num_processes": launcher.num_processes},
-            problem=f"launcher.kind = {launcher.kind} starts one process, not {launcher.num_processes}",
-            why="The batch arithmetic counts processes that would never start.",
-            fix="orchestrate ... launcher.num_processes=1",
-        )
+    for key in ("num_processes", "num_machines"):
+        count = getattr(launcher, key)
+        if count < 1 or (launcher.kind == "python" and count != 1):
+            yield Finding(
+                values={"launcher.kind": launcher.kind, f"launcher.{key}": count},
+                problem=f"launcher.kind = {launcher.kind} cannot start launcher.{key} = {count}",
+                why="The batch arithmetic counts processes that would never start.",
+                fix=f"set launcher.{key}=1, or launcher=torchrun for several",
+            )
 
 
 def run_name(case: Case) -> Iterator[Finding]:
@@ -282,4 +287,28 @@ def managed_field(case: Case) -> Iterator[Finding]:
             problem="auto_find_batch_size shrinks the batch, and a smaller one no longer holds whole groups",
             why="TRL refuses it when the trainer is built.",
             fix="remove it and lower trainer.args.per_device_train_batch_size",
+        )
+
+
+def not_started_yet(case: Case) -> Iterator[Finding]:
+    """Every part is of a kind that this version can start.
+
+    ## What it checks
+    `generation.kind`, `trainer.kind` and `launcher.kind` against what this version of orchestrate starts.
+    ## Why it matters
+    The recipe can be checked here, and its services could be started by hand, but `orchestrate` would refuse to run it.
+    It is a warning for `check` and stops a run.
+    ## Bad
+        generation=vllm
+        launcher=torchrun
+    ## Good
+        generation=embedded
+    """
+    for path, kind in not_startable(case.run):
+        yield Finding(
+            severity="warning",
+            values={path: kind},
+            problem=f"this version of orchestrate checks {path} = {kind} and cannot start it yet",
+            why="A run of this recipe is refused.",
+            fix=f"to run now, choose {path}=" + " or ".join(STARTABLE[path]),
         )

@@ -9,13 +9,13 @@ import os
 import shutil
 import socket
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from orchestrator.data import DataError, DataFacts, describe
 from orchestrator.data.recipe import heldout_rows, training_rows
+from orchestrator.facts.types import Facts, ModelFacts
 from orchestrator.schema import RunConfig
 from orchestrator.trainer_fields import FieldFact, SourceUnreadableError, trainer_fields
 from rewards.signature import Signature, read_signature
@@ -34,42 +34,6 @@ PACKAGES = (
     "uvicorn",
 )
 """Packages whose versions the rules and the lock file name."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelFacts:
-    """What the files of a checkpoint say."""
-
-    path: str
-    vocab_size: int
-    """Rows of the embedding."""
-    max_positions: int | None
-    num_tokens: int | None
-    """Tokens of the tokenizer, added ones included; None without a tokenizer.json."""
-    has_chat_template: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Facts:
-    """All of it. A string in the place of a fact is the reason why it is not known."""
-
-    versions: Mapping[str, str] = field(default_factory=dict)
-    """Installed version by package; a package that is not installed is absent."""
-    models: Mapping[str, ModelFacts | str] = field(default_factory=dict)
-    """By the name that the recipe uses."""
-    data: DataFacts | str = "not looked at"
-    heldout: DataFacts | str | None = None
-    """None where the recipe wants no evaluation."""
-    signatures: Mapping[str, Signature | str] = field(default_factory=dict)
-    """By target."""
-    trainer_fields: Mapping[str, FieldFact] | str = "not looked at"
-    busy_ports: Mapping[int, str] = field(default_factory=dict)
-    """Port -> who listens there."""
-    programs: frozenset[str] = frozenset()
-    """Interpreters of the recipe that can be run."""
-    environment: frozenset[str] = frozenset()
-    """Names of the environment variables that are set; never their values."""
-    num_cpus: int = 1
 
 
 def gather(run: RunConfig) -> Facts:

@@ -1,0 +1,98 @@
+"""Facts as plain data. A string in the place of a fact is the reason why it is not known."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from orchestrator.data import DataFacts
+from orchestrator.trainer_fields import FieldFact
+from rewards.signature import Signature
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """One GPU of this machine that the run may use."""
+
+    index: int
+    name: str
+    memory_gib: float
+    capability: float | None = None
+    """Compute capability, e.g. 8.0; None = not reported."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFacts:
+    """What the files of a checkpoint say. None = the files do not say."""
+
+    path: str
+    vocab_size: int
+    """Rows of the embedding."""
+    max_positions: int | None
+    num_tokens: int | None
+    """Tokens of the tokenizer, added ones included; None without a tokenizer.json."""
+    has_chat_template: bool
+    num_heads: int | None = None
+    """Attention heads."""
+    num_kv_heads: int | None = None
+    num_layers: int | None = None
+    head_dim: int | None = None
+    weight_bytes: int | None = None
+    """Bytes of the *.safetensors files."""
+    weight_dtype: str | None = None
+    """dtype that the config says the files have."""
+    num_experts: int = 0
+    """0 = a dense model."""
+    tied_embeddings: bool | None = None
+    generation_eos_ids: tuple[int, ...] | None = None
+    """Ids that end a completion for a server: generation_config.json, else config.json."""
+    tokenizer_eos_id: int | None = None
+    """The id that ends a completion for TRL: the tokenizer's eos_token."""
+    tokenizer_sha256: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentSize:
+    """The process environment that every child inherits."""
+
+    variables: int
+    total_bytes: int
+    longest_name: str
+    longest_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """All of it."""
+
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Installed version by package, in the trainer's interpreter; a package that is not installed is absent."""
+    generation_versions: Mapping[str, str] | str = "the generation service has no interpreter of its own"
+    """The same in the interpreter of the generation service."""
+    models: Mapping[str, ModelFacts | str] = field(default_factory=dict)
+    """By the name that the recipe uses."""
+    data: DataFacts | str = "not looked at"
+    heldout: DataFacts | str | None = None
+    """None where the recipe wants no evaluation."""
+    prompt_tokens: Mapping[int, int] | str = "not counted"
+    """Prompt length in tokens, chat template included -> how many training rows have it."""
+    signatures: Mapping[str, Signature | str] = field(default_factory=dict)
+    """By target."""
+    trainer_fields: Mapping[str, FieldFact] | str = "not looked at"
+    generation_fields: Mapping[str, FieldFact] | str = "not looked at"
+    """Arguments of the vLLM engine in the generation service's interpreter."""
+    launcher_config: Mapping[str, Any] | str | None = None
+    """Content of `launcher.config`; None where the recipe names no file."""
+    gpus: tuple[Gpu, ...] | str = "not looked at"
+    """GPUs of this machine; () = there is none."""
+    busy_ports: Mapping[int, str] = field(default_factory=dict)
+    """Port -> who listens there."""
+    programs: frozenset[str] = frozenset()
+    """Interpreters and programs of the recipe that can be run."""
+    environment: frozenset[str] = frozenset()
+    """Names of the environment variables that are set; never their values."""
+    environment_size: EnvironmentSize | None = None
+    num_cpus: int = 1
+    shm_free_bytes: int | str = "not looked at"
+    """Free space in /dev/shm."""
+    run_dir_free_bytes: int | str = "not looked at"
+    """Free space where `runs_dir` is, or would be made."""
