@@ -4,7 +4,7 @@ VENV ?= .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs bench learn clean
+.PHONY: help demo test cases check docs bench learn clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-8s %s\n", $$1, $$2}'
@@ -24,6 +24,9 @@ demo: $(VENV)/.run ## Install, then train the shipped model for a minute: watch 
 
 test: $(VENV)/.dev ## Install, then run the tests (under 20 minutes on two cores)
 	$(VENV)/bin/python -m pytest
+
+cases: $(VENV)/.dev ## Known failures and published recipes: how many are judged right, per file and stage
+	$(VENV)/bin/python -m pytest tests/cases
 
 check: $(VENV)/.dev ## Lint, format, types, generated docs: what pre-commit and CI run beside the tests
 	$(VENV)/bin/ruff check .

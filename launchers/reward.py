@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict
 
 from launchers.context import Context, module_argv, threads
-from orchestrator.batches import batch_plan, largest_request
+from orchestrator.batches import largest_request, run_batches
 from orchestrator.schema import RunConfig
 from orchestrator.steps import HttpProbe, Step
 
@@ -44,8 +44,7 @@ def step(run: RunConfig, context: Context) -> Step:
 
 
 def _largest_batch(run: RunConfig) -> int:
-    plan = batch_plan(run.trainer.args, run.launcher.num_processes)
-    return max(SMALLEST_LIMIT, largest_request(run.evaluation, plan))
+    return max(SMALLEST_LIMIT, largest_request(run.evaluation, run_batches(run)))
 
 
 def _bytes_per_sample(run: RunConfig) -> int:

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.schema import EvaluationConfig
+from orchestrator.schema import EvaluationConfig, RunConfig
+from orchestrator.trainer_fields import TRAINER_KINDS
 
 DEFAULTS: Mapping[str, int] = {
     "per_device_train_batch_size": 8,
@@ -42,13 +43,25 @@ class BatchPlan:
         return list(micro_steps[:: self.steps_per_generation * self.iterations])
 
 
-def batch_plan(args: Mapping[str, Any], world: int) -> BatchPlan | None:
+def world_size(run: RunConfig) -> int:
+    """Trainer processes over all machines."""
+    return run.launcher.num_processes * run.launcher.num_machines
+
+
+def run_batches(run: RunConfig) -> BatchPlan | None:
+    """The recipe's batches; None where they are not stated, or not numbers."""
+    kind = TRAINER_KINDS[run.trainer.kind]
+    return batch_plan(run.trainer.args, world_size(run), default_group=kind.default_generations)
+
+
+def batch_plan(args: Mapping[str, Any], world: int, *, default_group: int = 8) -> BatchPlan | None:
     """The arithmetic of `trainer.args`; None where a value is not a positive integer (another rule says so).
 
     generation_batch_size = per_device_train_batch_size x world x steps_per_generation, and steps_per_generation
     defaults to gradient_accumulation_steps (trl.GRPOConfig.__post_init__, 1.16).
     """
-    named: dict[str, Any] = {key: default if args.get(key) is None else args[key] for key, default in DEFAULTS.items()}
+    defaults = {**DEFAULTS, "num_generations": default_group}
+    named: dict[str, Any] = {key: default if args.get(key) is None else args[key] for key, default in defaults.items()}
     if not all(_count(value) for value in named.values()) or world < 1:
         return None
     per_step = named["per_device_train_batch_size"] * world

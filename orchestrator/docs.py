@@ -1,15 +1,14 @@
 """`python -m orchestrator.docs [--check]`: writes the pages that come from docstrings; --check fails on drift.
 
-docs/rules/ from the rules' docstrings, docs/recipe.md from the schema's.
+docs/rules/ from the rules' and the alarms' docstrings, docs/recipe.md from the schema's.
 """
 
 import ast
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator.render.rules import listing, page
-from orchestrator.rules import RULES
+from orchestrator.fielddocs import ClassDoc, FieldDoc, schema_docs
+from orchestrator.render.rules import EVERY, listing, page
 
 ROOT = Path(__file__).resolve().parent.parent
 RULE_PAGES = ROOT / "docs" / "rules"
@@ -18,15 +17,14 @@ RULE_PAGES = ROOT / "docs" / "rules"
 def pages() -> dict[Path, str]:
     """Every generated file and what it must hold."""
     intro = "`orchestrate rules` prints this list, `orchestrate rules CODE` a page."
-    index = f"# Rules\n\n{intro}\n\n```\n{listing(RULES)}\n```\n"
-    rules = {RULE_PAGES / "README.md": index} | {RULE_PAGES / f"{rule.code}.md": page(rule) for rule in RULES}
+    index = f"# Rules and alarms\n\n{intro}\n\n```\n{listing(EVERY)}\n```\n"
+    rules = {RULE_PAGES / "README.md": index} | {RULE_PAGES / f"{rule.code}.md": page(rule) for rule in EVERY}
     return rules | {ROOT / "docs" / "recipe.md": recipe_page()}
 
 
 def recipe_page() -> str:
-    """Every key of a recipe: type, default, meaning; from orchestrator/schema.py, read by ast for its docstrings."""
-    tree = ast.parse((ROOT / "orchestrator" / "schema.py").read_text(encoding="utf-8"))
-    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    """Every key of a recipe: type, default, meaning; from orchestrator/schema.py."""
+    classes = list(schema_docs().values())
     intro = (
         "# The recipe\n\n"
         "Every key that exists, with its type and the schema's default; the groups in `conf/` set their own.\n"
@@ -35,22 +33,15 @@ def recipe_page() -> str:
     return intro + "".join(_section(node) for node in [classes[-1], *classes[:-1]])
 
 
-def _section(node: ast.ClassDef) -> str:
-    rows = "".join(f"| `{name}` | {kind} | {default} | {meaning} |\n" for name, kind, default, meaning in _fields(node))
+def _section(node: ClassDoc) -> str:
+    rows = "".join(_row(field) for field in node.fields.values())
     title = node.name.removesuffix("Config")
-    return f"\n## {title}\n\n{ast.get_docstring(node)}\n\n| key | type | default | meaning |\n|---|---|---|---|\n{rows}"
+    return f"\n## {title}\n\n{node.meaning}\n\n| key | type | default | meaning |\n|---|---|---|---|\n{rows}"
 
 
-def _fields(node: ast.ClassDef) -> Iterator[tuple[str, str, str, str]]:
-    for item, following in zip(node.body, [*node.body[1:], None], strict=True):
-        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
-            doc = following.value.value if _is_docstring(following) else ""  # type: ignore[union-attr]
-            kind = ast.unparse(item.annotation).replace("|", "\\|")
-            yield item.target.id, f"`{kind}`", _default(item.value), " ".join(str(doc).split()).replace("|", "\\|")
-
-
-def _is_docstring(node: ast.stmt | None) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+def _row(field: FieldDoc) -> str:
+    kind, meaning = (text.replace("|", "\\|") for text in (field.annotation, field.meaning))
+    return f"| `{field.name}` | `{kind}` | {_default(field.default)} | {meaning} |\n"
 
 
 def _default(value: ast.expr | None) -> str:

@@ -1,6 +1,7 @@
 """Does a YAML value fit a field's annotation? One answer for our dataclasses and for TRL's, read as text."""
 
 import ast
+from functools import cache
 from typing import Any
 
 _PLAIN: dict[str, tuple[type, ...]] = {
@@ -19,12 +20,17 @@ def accepts(annotation: str, value: Any) -> bool:
     A class (an enum, a config object) accepts its name or its fields: a string or a mapping. Other forms that are not
     understood accept anything: only the owner of the class can tell.
     """
-    return _fits(_without_modules(ast.parse(annotation, mode="eval").body), value)
+    return _fits(_parsed(annotation), value)
 
 
 def readable(annotation: str) -> str:
     """The annotation as a person reads it: no module paths."""
-    return ast.unparse(_without_modules(ast.parse(annotation, mode="eval").body))
+    return ast.unparse(_parsed(annotation))
+
+
+@cache
+def _parsed(annotation: str) -> ast.expr:
+    return _without_modules(ast.parse(annotation, mode="eval").body)
 
 
 def _fits(node: ast.expr, value: Any) -> bool:
@@ -55,10 +61,11 @@ def _fits(node: ast.expr, value: Any) -> bool:
     return True
 
 
-def _without_modules(node: ast.expr) -> ast.expr:
-    class Shorten(ast.NodeTransformer):
-        def visit_Attribute(self, attribute: ast.Attribute) -> ast.expr:
-            return ast.Name(id=attribute.attr)
+class _Shorten(ast.NodeTransformer):
+    def visit_Attribute(self, attribute: ast.Attribute) -> ast.expr:
+        return ast.Name(id=attribute.attr)
 
-    shortened: ast.expr = Shorten().visit(node)
+
+def _without_modules(node: ast.expr) -> ast.expr:
+    shortened: ast.expr = _Shorten().visit(node)
     return shortened

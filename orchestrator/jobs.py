@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
-
-from orchestrator.compose import Composed, Composer
-from orchestrator.facts import Facts, gather
-from orchestrator.findings import Finding
+from orchestrator.compose import Composed, Composer, RecipeError
+from orchestrator.facts import Facts, FactsCache, gather
+from orchestrator.findings import Finding, marked, stops_a_run
+from orchestrator.redact import shown_override, without_secrets
 from orchestrator.resolve import resolve
 from orchestrator.rules import Case, check
 from orchestrator.schema import RunConfig
@@ -20,10 +19,13 @@ class CheckedJob:
     """A recipe, the facts it was checked against, and what was found."""
 
     overrides: tuple[str, ...]
-    raw: DictConfig
     run: RunConfig
     facts: Facts
     findings: list[Finding]
+
+    @property
+    def starts(self) -> bool:
+        return not stops_a_run(self.findings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,19 +38,33 @@ class JobResult:
     reason: str = ""
 
 
-def check_job(composer: Composer, overrides: Sequence[str]) -> CheckedJob:
+def check_job(composer: Composer, overrides: Sequence[str], cache: FactsCache | None = None) -> CheckedJob:
     """Raises CommandLineError and RecipeError; everything else is a finding."""
-    return check_composed(composer.compose(overrides))
+    with composer.lent(overrides) as composed:
+        return check_composed(composed, cache)
 
 
-def checked_jobs(composer: Composer, overrides: Sequence[str], *, multirun: bool) -> list[CheckedJob]:
-    """One job, or one per combination of Hydra's own sweeper (grid, list, range)."""
-    combinations = composer.combinations(overrides) if multirun else [tuple(overrides)]
-    return [check_job(composer, combination) for combination in combinations]
+def checked_jobs(composer: Composer, jobs: Sequence[Sequence[str]]) -> list[CheckedJob]:
+    """Every job of a request. Raises RecipeError, which names the jobs, when any of them does not compose."""
+    if len(jobs) == 1:
+        return [check_job(composer, jobs[0])]
+    cache = FactsCache()  # facts of one moment: what two jobs ask for alike is looked up once
+    checked: list[CheckedJob] = []
+    broken: dict[str, list[str]] = {}
+    for number, overrides in enumerate(jobs):
+        try:
+            checked.append(check_job(composer, overrides, cache))
+        except RecipeError as error:
+            broken.setdefault(str(error), []).append(f"job {number} ({' '.join(map(shown_override, overrides))})")
+    if broken:
+        raise RecipeError("\n".join(f"{', '.join(which)}: {reason}" for reason, which in broken.items()))
+    return checked
 
 
-def check_composed(composed: Composed) -> CheckedJob:
+def check_composed(composed: Composed, cache: FactsCache | None = None) -> CheckedJob:
+    """What the recipe accepts (`ignore`) and what nobody may read (secrets) is settled here, once, for every reader."""
     run, problems = resolve(composed.raw)
-    facts = gather(run)
-    case = Case(run=run, facts=facts, problems=problems, rejected=composed.rejected)
-    return CheckedJob(overrides=composed.overrides, raw=composed.raw, run=run, facts=facts, findings=check(case))
+    facts = gather(run, cache)
+    case = Case(run=run, facts=facts, problems=problems, rejected=tuple(map(shown_override, composed.rejected)))
+    findings = [without_secrets(marked(finding, run.ignore)) for finding in check(case)]
+    return CheckedJob(overrides=composed.overrides, run=run, facts=facts, findings=findings)

@@ -49,6 +49,15 @@ class RunPaths:
         return self.run_dir / "metrics.jsonl"
 
     @property
+    def progress(self) -> Path:
+        """What the trainer is doing now: by it the supervisor sees that it does not stall."""
+        return self.run_dir / "progress.json"
+
+    @property
+    def alarms(self) -> Path:
+        return self.run_dir / "alarms.jsonl"
+
+    @property
     def samples(self) -> Path:
         return self.run_dir / "samples.jsonl"
 

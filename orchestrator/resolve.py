@@ -3,37 +3,20 @@
 import dataclasses
 import inspect
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Literal, get_type_hints
+from functools import cache
+from typing import Any, get_type_hints
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from orchestrator.addresses import port_of
 from orchestrator.assets import ASSETS
 from orchestrator.fieldtypes import accepts, readable
 from orchestrator.kinds import GENERATION_KINDS, STARTED_REWARD
+from orchestrator.reading import ABSENT, Problem, as_written, interpolation_at, plain_value, value_at
 from orchestrator.schema import AUTO, RunConfig
-
-
-@dataclass(frozen=True, kw_only=True)
-class Problem:
-    """One place where the recipe does not fit the schema. The CFG rules turn it into a finding."""
-
-    kind: Literal["unknown", "type", "missing", "interpolation", "choice"]
-    path: str
-    """Full path of the setting; for an unknown mapping, of its first leaf."""
-    value: Any = None
-    expected: str = ""
-    """The type, the choices, or what is wrong with the interpolation."""
-    unknown: str = ""
-    """The part of the path that is not known."""
-    near: tuple[str, ...] = ()
-    """The keys that exist where the unknown one stands, as full paths."""
-    source: str = ""
-    """The interpolation that the value came through, if any: the mistake is where it points."""
 
 
 def register_resolvers() -> None:
@@ -70,7 +53,7 @@ def settled(raw: DictConfig) -> DictConfig:
 def _settle(node: DictConfig) -> None:
     for key in map(str, node):
         child = node._get_node(key)
-        if any(word in _source(node, key) for word in ("${hydra:", "${now:")):
+        if any(word in interpolation_at(node, key) for word in ("${hydra:", "${now:")):
             node[key] = node[key]
         elif isinstance(child, DictConfig) and not child._is_none() and not child._is_missing():
             _settle(child)
@@ -94,96 +77,85 @@ def auto_ports(raw: DictConfig) -> tuple[str, ...]:
     )
 
 
-def _fill(cls: type, node: Any, path: str, problems: list[Problem]) -> Any:
+@dataclass(frozen=True, kw_only=True)
+class _Field:
+    """A field of the schema, looked up once: a sweep fills the same classes thousands of times."""
+
+    annotation: str
+    section: type | None
+    """The dataclass that a mapping fills."""
+    element: type | None
+    """The dataclass that each item of a list fills."""
+    choices: tuple[Any, ...]
+
+
+@cache
+def _fields(cls: type) -> Mapping[str, _Field]:
     hints = get_type_hints(cls)
-    fields = {f.name: f for f in dataclasses.fields(cls)}
+    return {field.name: _field(hints[field.name], field.metadata) for field in dataclasses.fields(cls)}
+
+
+def _field(hint: Any, metadata: Mapping[str, Any]) -> _Field:
+    element = next(iter(getattr(hint, "__args__", ())), None)
+    return _Field(
+        annotation=inspect.formatannotation(hint),
+        section=hint if dataclasses.is_dataclass(hint) else None,  # type: ignore[arg-type]
+        element=element if dataclasses.is_dataclass(element) else None,  # type: ignore[arg-type]
+        choices=metadata.get("choices", ()),
+    )
+
+
+def _fill(cls: type, node: Any, path: str, problems: list[Problem]) -> Any:
+    fields = _fields(cls)
     instance = cls()
     for key in map(str, node):
         where = f"{path}.{key}" if path else key
         if key not in fields:
             near = tuple(f"{path}.{name}" if path else name for name in fields)
-            leaf, value = _first_leaf(where, _peek(node, key))
+            leaf, value = _first_leaf(where, as_written(node, key))
             problems.append(Problem(kind="unknown", path=leaf, value=value, unknown=where, near=near))
             continue
-        value = _value(node, key, where, problems)
-        if value is _ABSENT:
+        value = value_at(node, key, where, problems)
+        if value is ABSENT:
             continue
-        fitted = _fit(hints[key], fields[key], value, where, problems, _source(node, key))
-        if fitted is not _ABSENT:
+        fitted = _fit(fields[key], value, where, problems, interpolation_at(node, key))
+        if fitted is not ABSENT:
             setattr(instance, key, fitted)
     return instance
 
 
-_ABSENT = object()
-
-
-def _value(node: DictConfig, key: str, where: str, problems: list[Problem]) -> Any:
-    if OmegaConf.is_missing(node, key):
-        problems.append(Problem(kind="missing", path=where, value="???"))
-        return _ABSENT
-    try:
-        value = node[key]
-    except OmegaConfBaseException as error:
-        detail = str(error).splitlines()[0]
-        if "MissingMandatoryValue" not in detail and "Missing mandatory value" not in detail:
-            problems.append(Problem(kind="interpolation", path=where, value=_peek(node, key), expected=detail))
-        return _ABSENT
-    return value
-
-
-def _fit(hint: Any, field: Any, value: Any, where: str, problems: list[Problem], source: str) -> Any:
-    if dataclasses.is_dataclass(hint) and isinstance(value, DictConfig):
-        return _fill(hint, value, where, problems)  # type: ignore[arg-type]
-    element = next(iter(getattr(hint, "__args__", ())), None)
-    if dataclasses.is_dataclass(element) and isinstance(value, ListConfig):
-        filled = (_element(element, value, i, f"{where}.{i}", problems) for i in range(len(value)))
-        return [item for item in filled if item is not _ABSENT]
-    plain = _plain(value, where, problems)
-    if plain is _ABSENT:
-        return _ABSENT
-    annotation = inspect.formatannotation(hint)
-    if annotation == "str" and isinstance(plain, (int, float)) and not isinstance(plain, bool):
+def _fit(field: _Field, value: Any, where: str, problems: list[Problem], source: str) -> Any:
+    if field.section and isinstance(value, DictConfig):
+        return _fill(field.section, value, where, problems)
+    if field.element and isinstance(value, ListConfig):
+        filled = (_element(field.element, value, i, f"{where}.{i}", problems) for i in range(len(value)))
+        return [item for item in filled if item is not ABSENT]
+    plain = plain_value(value, where, problems)
+    if plain is ABSENT:
+        return ABSENT
+    if field.annotation == "str" and isinstance(plain, (int, float)) and not isinstance(plain, bool):
         plain = str(plain)  # model.name=7 is the name "7", as for Hydra
-    if dataclasses.is_dataclass(hint) or not accepts(annotation, plain):
-        problems.append(Problem(kind="type", path=where, value=plain, expected=readable(annotation), source=source))
-        return _ABSENT
-    if isinstance(plain, float) and not math.isfinite(plain):
-        problems.append(Problem(kind="type", path=where, value=plain, expected="a finite number", source=source))
-        return _ABSENT
-    choices = field.metadata.get("choices")
-    if choices and plain not in choices:
-        problems.append(
-            Problem(kind="choice", path=where, value=plain, expected=", ".join(map(str, choices)), source=source)
-        )
-        return _ABSENT
-    return float(plain) if annotation == "float" else plain
+    expected = ""
+    if field.section or not accepts(field.annotation, plain):
+        expected = readable(field.annotation)
+    elif isinstance(plain, float) and not math.isfinite(plain):
+        expected = "a finite number"
+    if expected:
+        problems.append(Problem(kind="type", path=where, value=plain, expected=expected, source=source))
+        return ABSENT
+    if field.choices and plain not in field.choices:
+        words = ", ".join(map(str, field.choices))
+        problems.append(Problem(kind="choice", path=where, value=plain, expected=words, source=source))
+        return ABSENT
+    return float(plain) if field.annotation == "float" else plain
 
 
 def _element(cls: Any, items: ListConfig, index: int, where: str, problems: list[Problem]) -> Any:
     item = items[index]
     if not isinstance(item, DictConfig):
         problems.append(Problem(kind="type", path=where, value=item, expected="a mapping"))
-        return _ABSENT
+        return ABSENT
     return _fill(cls, item, where, problems)
-
-
-def _plain(value: Any, where: str, problems: list[Problem]) -> Any:
-    """Containers as Python values, each leaf resolved by itself so that one bad interpolation hides nothing."""
-    if isinstance(value, DictConfig):
-        pairs = ((k, _value(value, k, f"{where}.{k}", problems)) for k in map(str, value))
-        return {k: _plain(v, f"{where}.{k}", problems) for k, v in pairs if v is not _ABSENT}
-    if isinstance(value, ListConfig):
-        try:
-            return OmegaConf.to_container(value, resolve=True)
-        except OmegaConfBaseException as error:
-            problems.append(Problem(kind="interpolation", path=where, expected=str(error).splitlines()[0]))
-            return _ABSENT
-    return value
-
-
-def _peek(node: DictConfig, key: Any) -> Any:
-    """The value as written, interpolation unresolved."""
-    return OmegaConf.to_container(node, resolve=False)[key]  # type: ignore[index, call-overload]
 
 
 def _first_leaf(path: str, value: Any) -> tuple[str, Any]:
@@ -191,10 +163,6 @@ def _first_leaf(path: str, value: Any) -> tuple[str, Any]:
         key, value = next(iter(value.items()))
         path = f"{path}.{key}"
     return path, value
-
-
-def _source(node: DictConfig, key: str) -> str:
-    return str(_peek(node, key)) if OmegaConf.is_interpolation(node, key) else ""
 
 
 def _without_echoes(problems: list[Problem]) -> Iterator[Problem]:

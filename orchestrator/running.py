@@ -17,7 +17,7 @@ from rich.console import Console
 from launchers.context import Context
 from orchestrator.compose import Composed
 from orchestrator.exits import FINDINGS, OK, RUN_FAILED
-from orchestrator.findings import stops_a_run
+from orchestrator.findings import stopping, stops_a_run
 from orchestrator.jobs import CheckedJob, JobResult, check_composed
 from orchestrator.output import say
 from orchestrator.paths import RunPaths
@@ -35,6 +35,7 @@ from orchestrator.supervise.outcome import Outcome
 from orchestrator.supervise.record import live_processes
 from orchestrator.supervise.run import run_plan
 from orchestrator.supervise.rundir import create_run_dir, write_json
+from orchestrator.supervise.watch import FileWatch
 
 
 def run_job(raw: DictConfig, overrides: tuple[str, ...]) -> JobResult:
@@ -44,7 +45,7 @@ def run_job(raw: DictConfig, overrides: tuple[str, ...]) -> JobResult:
         job = check_composed(Composed(raw=fixed, overrides=overrides))
         if stops_a_run(job.findings):
             say(render_findings.text(job.findings), error=True)
-            return JobResult(code=FINDINGS, run_dir=None, result={}, reason="findings")
+            return JobResult(code=FINDINGS, run_dir=None, result={}, reason=", ".join(stopping(job.findings)))
         try:
             run_dir = create_run_dir(Path(job.run.runs_dir), job.run.name, datetime.now()).resolve()
             # The recipe as merged, interpolations and `auto` included: what a resume starts from.
@@ -53,7 +54,7 @@ def run_job(raw: DictConfig, overrides: tuple[str, ...]) -> JobResult:
             reason = f"no run directory can be written in runs_dir = {job.run.runs_dir}: {error}"
             say(f"orchestrate: {reason}; set runs_dir to a folder that can be written", error=True)
             return JobResult(code=RUN_FAILED, run_dir=None, result={}, reason=reason)
-        return _carry_out(job, run_dir, resume_from=None)
+        return _carry_out(job, fixed, run_dir, resume_from=None)
 
 
 def resume_run(run_dir: Path) -> int:
@@ -76,7 +77,7 @@ def resume_run(run_dir: Path) -> int:
             say(render_findings.text(job.findings), error=True)
             return FINDINGS
         say(f"resuming {run_dir} from {checkpoint.name}", error=True)
-        return _carry_out(job, run_dir, resume_from=str(checkpoint)).code
+        return _carry_out(job, fixed, run_dir, resume_from=str(checkpoint)).code
 
 
 def _refuse(reason: str) -> int:
@@ -109,11 +110,11 @@ def fixed_ports(raw: DictConfig) -> Iterator[DictConfig]:
             lease.release()
 
 
-def _carry_out(job: CheckedJob, run_dir: Path, *, resume_from: str | None) -> JobResult:
+def _carry_out(job: CheckedJob, raw: DictConfig, run_dir: Path, *, resume_from: str | None) -> JobResult:
     """One orchestrator per run directory; what the disk refuses ends the job with a sentence."""
     try:
         with FileLock(RunPaths(run_dir=run_dir).in_use, timeout=0):
-            return _carry_out_alone(job, run_dir, resume_from=resume_from)
+            return _carry_out_alone(job, raw, run_dir, resume_from=resume_from)
     except Timeout:
         return _ended(run_dir, f"another orchestrate works in {run_dir}; first: orchestrate stop {run_dir}")
     except OSError as error:
@@ -125,21 +126,23 @@ def _ended(run_dir: Path, reason: str) -> JobResult:
     return JobResult(code=RUN_FAILED, run_dir=run_dir, result={}, reason=reason)
 
 
-def _carry_out_alone(job: CheckedJob, run_dir: Path, *, resume_from: str | None) -> JobResult:
+def _carry_out_alone(job: CheckedJob, raw: DictConfig, run_dir: Path, *, resume_from: str | None) -> JobResult:
     run = job.run
     context = Context(run_dir=run_dir, num_cpus=job.facts.num_cpus)
     plan = make_plan(run, context, resume_from=resume_from)
     paths = context.paths
     paths.weights.mkdir(exist_ok=True)
-    OmegaConf.save(OmegaConf.create(OmegaConf.to_container(job.raw, resolve=True)), paths.config)
+    OmegaConf.save(OmegaConf.create(OmegaConf.to_container(raw, resolve=True)), paths.config)
     write_json(paths.plan, render_plan.as_json(plan))
-    write_json(paths.findings, render_findings.as_json(job.findings))
+    write_json(paths.findings, render_findings.as_json([job]))
     write_json(paths.lock, lock(run, job.facts, job.overrides))
-    paths.trainer.unlink(missing_ok=True)  # of the part before a resume
+    for path in (paths.trainer, paths.progress):  # of the part before a resume
+        path.unlink(missing_ok=True)
+    watch = FileWatch(run, paths)
     console = Console(stderr=True)
     with display(console, paths.metrics, _num_steps(run)) as observer:
-        outcome = run_plan(plan, run_dir, gate=lambda: handshake(run, run_dir), observer=observer)
-    result = _result(run, paths, outcome)
+        outcome = run_plan(plan, run_dir, gate=lambda: _gate(job, run_dir), observer=observer, watch=watch)
+    result = _result(run, paths, outcome) | {"alarms": watch.raised}
     write_json(paths.result, result)
     if outcome.code == OK:
         say(render_run.report(result))
@@ -147,6 +150,14 @@ def _carry_out_alone(job: CheckedJob, run_dir: Path, *, resume_from: str | None)
         resumable = last_checkpoint(run_dir) is not None
         say(render_run.failure(outcome, str(run_dir), resumable=resumable), error=True)
     return JobResult(code=outcome.code, run_dir=run_dir, result=result, reason=outcome.reason)
+
+
+def _gate(job: CheckedJob, run_dir: Path) -> str | None:
+    """What keeps the trainer from starting; what is only odd is said beside the display."""
+    found = handshake(job.run, run_dir, job.facts)
+    if found.warning:
+        say(found.warning, error=True)
+    return found.problem
 
 
 def _num_steps(run: RunConfig) -> int | None:

@@ -97,8 +97,9 @@ class RewardFunctionConfig:
     """Which entry of a returned dict is the reward."""
     params: dict[str, Any] = field(default_factory=dict)
     """Keyword arguments for every call."""
-    sources: list[str] | None = None
-    """Values of `reward.source_column` that the function scores; the rest get no reward from it. None = all."""
+    only: dict[str, list[Any]] = field(default_factory=dict)
+    """Data column -> the values of the rows that the function scores, e.g. {source: [gsm8k]}; other rows have no reward
+    from it. {} = all rows."""
 
 
 @dataclass(kw_only=True)
@@ -159,8 +160,6 @@ class RewardConfig:
     functions: list[RewardFunctionConfig] = field(default_factory=list)
     on_error: str = choice("fail", "mask")
     """fail: an error ends the run. mask: the sample has no reward and is counted."""
-    source_column: str | None = None
-    """Data column that picks the functions by their `sources`; None = every function scores every row."""
     judge: JudgeConfig = field(default_factory=JudgeConfig)
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
 
@@ -286,7 +285,7 @@ class AlarmsConfig:
     patience_steps: int = 20
     """Steps in a row that must look the same before an alarm is raised."""
     stall_s: float = 600.0
-    """Seconds without a finished step, or with a service that does not answer, before an alarm is raised."""
+    """Seconds in which the trainer begins nothing new (RUN004); a service may be silent for half of it (RUN005)."""
 
 
 @dataclass(kw_only=True)

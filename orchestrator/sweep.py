@@ -6,48 +6,81 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from orchestrator.compose import Composer, launch, sweep_dir
-from orchestrator.exits import FINDINGS, RUN_FAILED, SERVICE_FAILED, SIGNALLED
-from orchestrator.jobs import CheckedJob
+from orchestrator.exits import FINDINGS, OK, RUN_FAILED, SERVICE_FAILED, SIGNALLED
+from orchestrator.findings import stopping
+from orchestrator.jobs import CheckedJob, JobResult
+from orchestrator.launch import job_overrides, launch, sweep_dir
 from orchestrator.output import say
+from orchestrator.redact import shown_override
 from orchestrator.render.run import JobRow, sweep_table
+from orchestrator.request import Request
 from orchestrator.running import run_job
 from orchestrator.supervise.rundir import write_json
 
 
-def run_jobs(
-    composer: Composer, jobs: list[CheckedJob], overrides: Sequence[str], *, multirun: bool, config_dir: str | None
-) -> int:
-    """Hand the checked overrides to Hydra and return the worst exit code of the jobs.
+def run_jobs(request: Request, jobs: Sequence[CheckedJob], *, config_dir: str | None) -> int:
+    """Let Hydra launch what was asked for, leaving out jobs with errors; returns the worst exit code of all.
 
     A job never ends the process: it records how it ended, returns what a sweeper optimises (the last reward), and
     raises on failure.
     """
-    ended: list[JobRow] = []
+    rows: list[JobRow] = []
     folder: list[Path] = []
+    told: list[str] = []
+    common = set(request.jobs[0]).intersection(*request.jobs)
 
     def task(raw: DictConfig) -> float | None:
         folder[:] = [sweep_dir()]
-        job = jobs[len(ended)]
-        done = run_job(raw, job.overrides)
-        ended.append(JobRow.of(len(ended), job, done))
+        checked = None if request.sweeper else jobs[len(rows)]
+        if checked and not checked.starts:
+            rows.append(_unstarted(len(rows), checked))
+            return None
+        overrides = checked.overrides if checked else job_overrides()
+        if request.multirun:
+            own = (override for override in overrides if override not in common)
+            say(f"job {len(rows)}: {' '.join(map(shown_override, own))}", error=True)
+        done = run_job(raw, overrides)
+        rows.append(_ended(len(rows), overrides, done))
+        if done.code:
+            told.append(done.reason)
         if done.code > SIGNALLED:
             raise KeyboardInterrupt  # the one thing that keeps Hydra from starting the next job
         if done.code:
             raise JobFailed(done.reason)
         return done.result.get("last_reward")
 
-    complaint = launch(task, composer.for_hydra(overrides), multirun=multirun, config_dir=config_dir)
-    codes = [row.code for row in ended if row.code is not None]
-    if complaint and not any(codes):  # not a job that failed, but something that nobody has told yet
+    complaint = launch(task, request.for_hydra, multirun=request.multirun, config_dir=config_dir)
+    unknown = complaint and not told
+    if unknown:  # not a job that failed
         say(complaint, error=True)
-        return RUN_FAILED
-    if multirun:
-        # Jobs that a signal kept from starting are in the table too.
-        rows = [*ended, *(JobRow.of(n, job, None) for n, job in enumerate(jobs) if n >= len(ended))]
+    if request.multirun and folder:
+        known = () if request.sweeper else jobs[len(rows) :]
+        rows += [_unstarted(number, job) for number, job in enumerate(known, start=len(rows))]
         write_json(folder[0] / "sweep.json", [asdict(row) for row in rows])
         say(sweep_table(rows) + f"\nsaved in {folder[0] / 'sweep.json'}")
-    return worst(codes)
+    codes = [row.code for row in rows if row.code is not None]
+    return worst([OK, *codes, *([RUN_FAILED] if unknown else [])])
+
+
+def _ended(number: int, overrides: Sequence[str], done: JobResult) -> JobRow:
+    return JobRow(
+        job=number,
+        overrides=tuple(map(shown_override, overrides)),
+        code=done.code,
+        run_dir=str(done.run_dir or ""),
+        result=done.result,
+        not_started=done.reason if done.code == FINDINGS else None,
+    )
+
+
+def _unstarted(number: int, job: CheckedJob) -> JobRow:
+    codes = stopping(job.findings)
+    return JobRow(
+        job=number,
+        overrides=tuple(map(shown_override, job.overrides)),
+        code=FINDINGS if codes else None,
+        not_started=", ".join(codes) or "the sweep ended first",
+    )
 
 
 def worst(codes: Sequence[int]) -> int:

@@ -35,6 +35,11 @@ class Bound:
     self_test: tuple[Example, Example] | None
     shape: Shape = "trl"
 
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Data columns without which it cannot be called, or not be chosen."""
+        return tuple(dict.fromkeys((*self.signature.required, *self.spec.only)))
+
 
 @dataclass
 class LogSink:

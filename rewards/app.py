@@ -72,6 +72,7 @@ class Handlers:
                 "workers": self.settings.workers,
                 "timeout_s": self.settings.timeout_s,
                 "on_error": self.settings.on_error,
+                "max_batch": self.settings.max_batch,
                 "samples_scored": self.counters.samples_scored,
                 "requests": self.counters.requests,
             }

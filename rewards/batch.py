@@ -65,13 +65,20 @@ def aborted_samples(batch: Batch) -> list[int]:
     return [i for i, status in enumerate(batch.statuses or ()) if status == "aborted"]
 
 
-def plan_units(batch: Batch, granularity: Granularity) -> list[tuple[int, ...]]:
-    """Sample indices of each call: aborted samples in none, every other sample in exactly one.
+def plan_units(
+    batch: Batch, granularity: Granularity, only: Mapping[str, Sequence[Any]] | None = None
+) -> list[tuple[int, ...]]:
+    """Sample indices of each call: aborted samples and those that `only` leaves out in none, every other one in one.
 
     Groups keep the order of their first sample; their samples need not be contiguous.
     """
     skipped = set(aborted_samples(batch))
-    live = [i for i in range(len(batch)) if i not in skipped]
+    chosen = (only or {}).items()
+    live = [
+        i
+        for i in range(len(batch))
+        if i not in skipped and all(batch.columns[column][i] in values for column, values in chosen)
+    ]
     if granularity == "sample":
         return [(i,) for i in live]
     if granularity == "batch" or batch.group_ids is None:

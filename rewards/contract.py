@@ -36,6 +36,8 @@ class FunctionSpec:
     """For functions that return dicts: the entry that is the reward."""
     params: Mapping[str, Any] = field(default_factory=dict)
     """Bound as keyword arguments at every call."""
+    only: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """Data column -> values of the samples that it scores; the others it leaves alone (None). {}: all samples."""
 
     def __post_init__(self) -> None:
         if not self.name or "/" in self.name:
@@ -46,6 +48,8 @@ class FunctionSpec:
             raise SpecError(f"{self.name}: granularity must be one of {GRANULARITIES}, not {self.granularity!r}")
         if not isinstance(self.params, Mapping):
             raise SpecError(f"{self.name}: params must be a mapping, not {self.params!r}")
+        if not isinstance(self.only, Mapping) or any(isinstance(v, str) for v in self.only.values()):
+            raise SpecError(f"{self.name}: only must map a column to a list of values, not {self.only!r}")
 
 
 def spec_from_mapping(raw: Mapping[str, Any]) -> FunctionSpec:

@@ -1,6 +1,6 @@
 """What a server says about a function, and the proof that the function works here: its self-test."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ class FunctionInfo:
     key: str | None
     params: Mapping[str, Any]
     required_columns: tuple[str, ...]
+    only: Mapping[str, Sequence[Any]]
     is_async: bool
     source_sha256: str | None
     self_test: SelfTest
@@ -52,7 +53,8 @@ def describe(bound: Bound) -> FunctionInfo:
         granularity=bound.granularity,
         key=bound.spec.key,
         params=bound.spec.params,
-        required_columns=bound.signature.required,
+        required_columns=bound.required,
+        only=bound.spec.only,
         is_async=bound.signature.is_async,
         source_sha256=source_sha256(bound.function),
         self_test=run_self_test(bound),

@@ -104,7 +104,7 @@ class Pool:
         loop = asyncio.get_running_loop()
         units = [
             Unit(function.name, indices, batch.take(indices), loop.create_future())
-            for indices in plan_units(batch, function.granularity)
+            for indices in plan_units(batch, function.granularity, function.only)
         ]
         for unit in units:
             self._open.add(unit)

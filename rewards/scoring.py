@@ -109,7 +109,7 @@ class Scorer:
         if problem := batch_problem(batch):
             raise ContractError([Failure(function=None, index=None, message=problem, kind="input")])
         for f in self.functions:
-            if missing := input_problem(f.spec.name, f.signature.required, f.granularity, batch):
+            if missing := input_problem(f.spec.name, f.required, f.granularity, batch):
                 raise ContractError([missing])
         scores = {f.spec.name: score_here(f, batch) for f in self.functions}
         result = combine(batch, {f.spec.name: f.spec.weight for f in self.functions}, scores)
@@ -120,5 +120,5 @@ class Scorer:
 
 def score_here(bound: Bound, batch: Batch) -> FunctionScores:
     """One function over a batch, unit after unit, in the calling thread."""
-    units = plan_units(batch, bound.granularity)
+    units = plan_units(batch, bound.granularity, bound.spec.only)
     return merge_units(len(batch), [(indices, run_unit(bound, batch.take(indices), indices)) for indices in units])

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from orchestrator.class_fields import FieldFact
 from orchestrator.data import DataFacts
-from orchestrator.trainer_fields import FieldFact
 from rewards.signature import Signature
 
 
@@ -15,7 +15,8 @@ class Gpu:
 
     index: int
     name: str
-    memory_gib: float
+    memory_gib: float | None
+    """None = not reported: the GPU shares the machine's memory."""
     capability: float | None = None
     """Compute capability, e.g. 8.0; None = not reported."""
 
@@ -34,6 +35,7 @@ class ModelFacts:
     num_heads: int | None = None
     """Attention heads."""
     num_kv_heads: int | None = None
+    """Heads of the KV cache; 1 with multi-query or latent attention (MLA), whose cache no two GPUs share out."""
     num_layers: int | None = None
     head_dim: int | None = None
     weight_bytes: int | None = None
@@ -48,6 +50,11 @@ class ModelFacts:
     tokenizer_eos_id: int | None = None
     """The id that ends a completion for TRL: the tokenizer's eos_token."""
     tokenizer_sha256: str | None = None
+    """Of tokenizer.json."""
+    prompt_files_sha256: str | None = None
+    """Of every file that decides how a prompt becomes tokens: the tokenizer's, its config, the chat template."""
+    weights_on_disk: bool = True
+    """False = only the small files were fetched, and `weight_bytes` is what the hub says."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +73,8 @@ class Facts:
 
     versions: Mapping[str, str] = field(default_factory=dict)
     """Installed version by package, in the trainer's interpreter; a package that is not installed is absent."""
+    requirements: Mapping[str, str] = field(default_factory=dict)
+    """Package -> version specifier that the installed TRL's metadata demands, extras included."""
     generation_versions: Mapping[str, str] | str = "the generation service has no interpreter of its own"
     """The same in the interpreter of the generation service."""
     models: Mapping[str, ModelFacts | str] = field(default_factory=dict)
@@ -85,7 +94,9 @@ class Facts:
     gpus: tuple[Gpu, ...] | str = "not looked at"
     """GPUs of this machine; () = there is none."""
     busy_ports: Mapping[int, str] = field(default_factory=dict)
-    """Port -> who listens there."""
+    """Port -> who listens there, of the fixed ports that a part of the run would bind."""
+    listening: frozenset[int] | str = "not looked at"
+    """TCP ports of this machine that somebody listens on and that loopback reaches."""
     programs: frozenset[str] = frozenset()
     """Interpreters and programs of the recipe that can be run."""
     environment: frozenset[str] = frozenset()

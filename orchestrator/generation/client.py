@@ -116,7 +116,15 @@ class GenerationClient:
         """Token ids under the server's tokenizer."""
         body = {**self._named(), "prompt": text, "add_special_tokens": add_special_tokens}
         reply = self._http.post("/tokenize", body, repeatable=True)
-        return self._checked("POST", "/tokenize", lambda reply: [int(token) for token in reply["tokens"]], reply)
+        return self._checked("POST", "/tokenize", _tokens, reply)
+
+    def tokenize_chat(self, messages: Sequence[Mapping[str, str]], template_kwargs: Mapping[str, Any]) -> list[int]:
+        """Token ids of a conversation, ready for the answer, under the server's chat template."""
+        body = {**self._named(), "messages": [dict(message) for message in messages], "add_generation_prompt": True}
+        if template_kwargs:
+            body["chat_template_kwargs"] = dict(template_kwargs)
+        reply = self._http.post("/tokenize", body, repeatable=True)
+        return self._checked("POST", "/tokenize", _tokens, reply)
 
     def init_weight_transfer(self, info: Mapping[str, Any]) -> None:
         """Open the server's weight-transfer engine; `info` is the backend's own."""
@@ -158,3 +166,7 @@ class GenerationClient:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             message = f"unexpected answer: {type(error).__name__}: {error}"
             raise GenerationError(method, self.base_url + path, 200, message) from error
+
+
+def _tokens(reply: Any) -> list[int]:
+    return [int(token) for token in reply["tokens"]]

@@ -1,7 +1,5 @@
 """What a person sees while a run goes on: a live display on a terminal, plain lines elsewhere."""
 
-import json
-import os
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.jsonl_tail import JsonlTail
 from orchestrator.output import say
 from orchestrator.supervise.outcome import Observer, Status, StepView
 
@@ -47,37 +46,24 @@ def _exit(detail: str) -> str:
 
 
 class MetricsTail:
-    """Reads what the trainer has appended to metrics.jsonl since the last look."""
+    """Rewards, and the last figures, of what the trainer has appended to metrics.jsonl."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._begin(None)
-
-    def _begin(self, inode: int | None) -> None:
-        self._inode, self._offset, self._rest = inode, 0, b""
+        self._tail = JsonlTail(path)
         self.rewards: list[float] = []
         self.last: dict[str, Any] = {}
 
     def look(self) -> bool:
         """True when there was something new."""
-        try:
-            with self._path.open("rb") as file:
-                inode = os.fstat(file.fileno()).st_ino
-                if inode != self._inode:  # a resumed trainer replaces the file by its first part
-                    self._begin(inode)
-                file.seek(self._offset)
-                new = file.read()
-        except FileNotFoundError:
-            return False
-        self._offset += len(new)
-        *whole, self._rest = (self._rest + new).split(b"\n")
-        for line in whole:
-            entry = json.loads(line)
+        entries, anew = self._tail.look()
+        if anew:
+            self.rewards, self.last = [], {}
+        for entry in entries:
             if entry.get("reward") is not None:
                 self.rewards.append(entry["reward"])
                 # The gap is there at steps with a proof; between them the last one still says most.
                 self.last = {"sync/logprob_gap": self.last.get("sync/logprob_gap")} | entry
-        return bool(whole)
+        return bool(entries)
 
 
 def trend(values: list[float]) -> str:
@@ -111,7 +97,8 @@ class LiveDisplay:
         self._live.__exit__(*exc)
 
     def event(self, kind: str, step: str | None, detail: str) -> None:
-        pass
+        if kind == "alarm":
+            self._live.console.print(Text(f"{step}: alarm {detail}", style="yellow"))  # stays above the display
 
     def tick(self, states: Mapping[str, StepView]) -> None:
         self._metrics.look()

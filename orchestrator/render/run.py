@@ -1,10 +1,9 @@
 """How a run ended, in a few lines; and the table that compares the jobs of a sweep."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.jobs import CheckedJob, JobResult
 from orchestrator.supervise.outcome import Outcome
 
 
@@ -29,6 +28,9 @@ def report(result: Mapping[str, Any]) -> str:
         + ", ".join(f"{name} {'-' if n is None else n}" for name, n in counted.items())
         + " (as the steps imply)"
     )
+    for one in result.get("alarms", ()):
+        when = f"steps {one['first_step']} to {one['last_step']}"
+        lines.append(f"  alarm     {one['code']} {one['name']}, {one['process']}, {when}: {one['problem']}")
     lines.append(f"  run       {result['run_dir']}  (model/, metrics.jsonl, samples.jsonl, logs/)")
     return "\n".join(lines)
 
@@ -59,23 +61,16 @@ COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class JobRow:
-    """One job of a sweep: how it ended, or that it was never started (`code` None)."""
+    """One job of a sweep: how it ended, or why it was never started."""
 
     job: int
     overrides: tuple[str, ...]
-    code: int | None
-    run_dir: str
-    result: Mapping[str, Any]
-
-    @staticmethod
-    def of(number: int, job: CheckedJob, done: JobResult | None) -> "JobRow":
-        return JobRow(
-            job=number,
-            overrides=job.overrides,
-            code=done.code if done else None,
-            run_dir=str(done.run_dir or "") if done else "",
-            result=done.result if done else {},
-        )
+    code: int | None = None
+    """Exit code; 2 = findings kept it from starting, None = its turn never came."""
+    run_dir: str = ""
+    result: Mapping[str, Any] = field(default_factory=dict)
+    not_started: str | None = None
+    """The codes of what the check found, or that the sweep ended first."""
 
 
 def sweep_table(rows: Sequence[JobRow]) -> str:
@@ -96,7 +91,7 @@ def _cells(row: JobRow, shared: set[str]) -> tuple[str, ...]:
         _number(row.result.get("last_reward")),
         *(_number(when.get(kind, {}).get("reward")) for kind in ("sampled", "greedy") for when in (before, after)),
         _number(row.result.get("training_s"), 0),
-        "not run" if row.code is None else str(row.code),
+        str(row.code) if row.not_started is None else f"not run: {row.not_started}",
         " ".join(o for o in row.overrides if o not in shared),
         row.run_dir or "-",
     )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from orchestrator.facts import Facts
-from orchestrator.resolve import Problem
+from orchestrator.reading import Problem
 from orchestrator.schema import RunConfig
 
 

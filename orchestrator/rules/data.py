@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from orchestrator.batches import batch_plan
+from orchestrator.batches import run_batches
 from orchestrator.findings import Finding
 from orchestrator.rules.case import Case
 
@@ -65,7 +65,7 @@ def fewer_rows_than_prompts(case: Case) -> Iterator[Finding]:
     ## Good
         data.rows=16
     """
-    plan = batch_plan(case.run.trainer.args, case.run.launcher.num_processes)
+    plan = run_batches(case.run)
     data = case.facts.data
     if plan is None or isinstance(data, str) or plan.generation_batch % plan.group:
         return

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 
+from orchestrator.budgets import COMPLETION, prompts
 from orchestrator.facts import ModelFacts
 from orchestrator.findings import Finding, skipped
+from orchestrator.kinds import generation_kind
 from orchestrator.rules.case import Case
 from orchestrator.trainer_fields import TRAINER_KINDS
 
@@ -59,39 +61,62 @@ def context_too_small(case: Case) -> Iterator[Finding]:
     """Prompt and completion fit the server's context.
 
     ## What it checks
-    `limits.prompt_length + limits.completion_length` against `generation.max_model_len`. An error when the completion
-    alone fills the context; a warning when only the declared caps break the budget, as real prompts may be shorter.
+    Prompt + completion against `generation.max_model_len`. Prompts are the counted ones where a run or `check --deep`
+    has counted them (an error that says how many rows do not fit), else the promise `limits.prompt_length` (a warning:
+    real prompts may be shorter). An error also where the completion alone fills the context; engines inside the trainer
+    shorten a completion that just fills it, and so may a foreign trainer, so there it is a warning.
     ## Why it matters
     The server refuses a request whose prompt and completion exceed its context, in the middle of training.
     ## Bad
         generation.max_model_len=20
         generation.max_model_len=8
+        generation.max_model_len=20
+        facts: {"prompt_tokens": {"9": 100, "14": 3}}
     ## Good
         generation.max_model_len=32
+        generation.max_model_len=20
+        facts: {"prompt_tokens": {"9": 100, "12": 3}}
     """
-    limits, room = case.run.limits, case.run.generation.max_model_len
-    need = limits.prompt_length + limits.completion_length
-    if need <= room:
-        return
+    kind, room = generation_kind(case.run.generation), case.run.generation.max_model_len
+    if case.run.generation.kind == "inprocess":
+        return  # no engine with a context of its own
+    completion = case.run.limits.completion_length
+    clamps = kind.clamps or case.run.trainer.kind == "command"
+    known = prompts(case.run, case.facts)
+    too_long = known.beyond(room - completion)
     values = {
-        "limits.prompt_length": limits.prompt_length,
-        "limits.completion_length": limits.completion_length,
+        "prompt" if known.counted is not None else "limits.prompt_length": known.longest,
+        COMPLETION: completion,
         "generation.max_model_len": room,
     }
-    if limits.completion_length >= room:
-        problem = (
-            f"a completion of {limits.completion_length} tokens leaves no room for a prompt in a context of {room}"
+    sum_ = f"{known.longest} prompt + {completion} completion tokens = {known.longest + completion}"
+    if completion >= room:
+        yield Finding(
+            severity="warning" if clamps and completion == room else "error",
+            values=values,
+            problem=f"a completion of {completion} tokens leaves no room for a prompt in a context of {room}",
+            why="Long completions are cut by as much as the prompt has."
+            if clamps
+            else "The server answers every such request with 400.",
+            fix=f"set generation.max_model_len={known.longest + completion}, or lower limits.completion_length",
         )
-    else:
-        sum_ = f"{limits.prompt_length} prompt + {limits.completion_length} completion tokens = {need}"
-        problem = f"{sum_} exceed a context of {room}"
-    yield Finding(
-        severity="error" if limits.completion_length >= room else "warning",
-        values=values,
-        problem=problem,
-        why="The server answers such a request with 400, whenever the first long prompt comes.",
-        fix=f"set generation.max_model_len={need}, or lower one of the limits",
-    )
+    elif too_long:
+        yield Finding(
+            values=values,
+            problem=f"{sum_} exceed a context of {room}: {too_long} of {sum((known.counted or {}).values())} prompts "
+            "do not fit",
+            why="The server answers with 400, whenever the first of them comes.",
+            fix=f"set generation.max_model_len={known.longest + completion}, or drop them: data.long_prompts=drop "
+            f"limits.prompt_length={room - completion}",
+        )
+    elif known.counted is None and known.longest + completion > room:
+        yield Finding(
+            severity="warning",
+            values=values,
+            problem=f"{sum_} exceed a context of {room}",
+            why="The server answers such a request with 400, whenever the first long prompt comes.",
+            fix=f"set generation.max_model_len={known.longest + completion}, or lower one of the limits",
+        )
 
 
 def context_beyond_positions(case: Case) -> Iterator[Finding]:
@@ -107,7 +132,7 @@ def context_beyond_positions(case: Case) -> Iterator[Finding]:
         generation.max_model_len=128
     """
     facts = case.facts.models.get(case.run.generation.model)
-    if not isinstance(facts, ModelFacts):
+    if not isinstance(facts, ModelFacts) or case.run.generation.kind == "inprocess":
         return  # MOD004 says that nothing is known of the model
     if facts.max_positions is None:
         yield skipped(
@@ -151,24 +176,39 @@ def limit_not_positive(case: Case) -> Iterator[Finding]:
             )
 
 
-def prompts_not_counted(case: Case) -> Iterator[Finding]:
+def prompts_too_long(case: Case) -> Iterator[Finding]:
     """Real prompts are within `limits.prompt_length`.
 
     ## What it checks
-    Nothing offline: tokens are counted with the model's tokenizer when the run starts, before the first step, where a
-    longer prompt is an error that counts and names rows (or is dropped: `data.long_prompts`). A prompt of fewer
-    characters than the limit cannot be too long, unless its chat template adds much.
+    The prompts' tokens, chat template included, as a run or `check --deep` has counted them with the model's tokenizer.
+    With `data.long_prompts: error` longer ones are an error that counts rows; with `drop` a note. Uncounted prompts are
+    skipped, unless none has as many characters as the limit has tokens.
     ## Why it matters
     A prompt that is cut loses its question, and the reward judges an answer to something else.
     ## Bad
         limits.prompt_length=3
+        facts: {"prompt_tokens": {"9": 100, "17": 3}}
     ## Good
         limits.prompt_length=64
+        facts: {"prompt_tokens": {"9": 100, "16": 3}}
     """
-    data = case.facts.data
-    if not isinstance(data, str) and data.longest_prompt_chars > case.run.limits.prompt_length:
-        yield skipped(
-            f"the longest prompt has {data.longest_prompt_chars} characters; tokens are counted when the run starts",
-            "orchestrate the run: it counts before it trains",
-            {"limits.prompt_length": case.run.limits.prompt_length, "data.long_prompts": case.run.data.long_prompts},
+    data, counted, limit = case.facts.data, case.facts.prompt_tokens, case.run.limits.prompt_length
+    if isinstance(counted, str):
+        if not isinstance(data, str) and data.longest_prompt_chars > limit:
+            yield skipped(
+                f"the longest prompt has {data.longest_prompt_chars} characters; its tokens are not counted yet",
+                "orchestrate check --deep counts them, as every run does before it trains",
+                {"limits.prompt_length": limit, "data.long_prompts": case.run.data.long_prompts},
+            )
+        return
+    beyond = sum(rows for length, rows in counted.items() if length > limit)
+    if beyond:
+        dropped = case.run.data.long_prompts == "drop"
+        yield Finding(
+            severity="note" if dropped else "error",
+            values={"limits.prompt_length": limit, "longest prompt": max(counted)},
+            problem=f"{beyond} of {sum(counted.values())} prompts have more than {limit} tokens, up to {max(counted)}"
+            + ("; they are dropped" if dropped else ""),
+            why="They are not trained on." if dropped else "The run would end before its first step.",
+            fix=f"set limits.prompt_length={max(counted)}" + ("" if dropped else ", or data.long_prompts=drop"),
         )

@@ -4,11 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator.facts import ModelFacts
-from orchestrator.findings import Finding
+from orchestrator.findings import Finding, skipped
+from orchestrator.kinds import generation_kind
 from orchestrator.rules.case import Case
-
-SERVED = ("embedded", "external")
-"""Kinds of generation that load the model in a process of their own."""
 
 
 def different_model(case: Case) -> Iterator[Finding]:
@@ -90,11 +88,14 @@ def unreadable_model(case: Case) -> Iterator[Finding]:
     """The model is where the recipe says.
 
     ## What it checks
-    That `model.name` is a folder that holds a checkpoint. Of a hub id in the local cache, the finding names the folder.
+    That `model.name` is a folder that holds a checkpoint. A hub id (`namespace/name`) that is not in the local cache is
+    skipped where vLLM or a foreign trainer loads it; the embedded server needs a folder.
     ## Why it matters
     Three processes would start before the first of them finds out.
     ## Bad
         model.name=/nowhere/model
+        generation=vllm model.name=model_path
+        model.name=org/not-here
     ## Good
         model.dtype=float32
     """
@@ -102,19 +103,36 @@ def unreadable_model(case: Case) -> Iterator[Finding]:
     facts = case.facts.models.get(name)
     if facts is None:
         return  # CFG003 says that there is no name
-    if isinstance(facts, ModelFacts) and facts.path == str(Path(name).expanduser()):
-        return
+    needs_folder = case.run.generation.kind in ("embedded", "external") and case.run.trainer.kind != "command"
     if isinstance(facts, ModelFacts):
+        if not needs_folder or facts.path == str(Path(name).expanduser()):
+            return
         problem, fix = f"{name} is a hub id, and is here only in the hub cache", f"model.name={facts.path}"
+    elif _is_hub_id(name) and not needs_folder:
+        yield skipped(
+            f"{name} is not on this machine ({facts}), so nothing is known of the model",
+            "orchestrate check --online fetches its small files; or: hf download " + name,
+            {"model.name": name},
+        )
+        return
     else:
         problem = f"model.name cannot be loaded: {facts}"
         fix = "name a folder with config.json, tokenizer.json, *.safetensors (hf download ID --local-dir DIR)"
+        if name.isidentifier():
+            fix += f"; if {name} is a variable of yours, write ${{{name}}}"
     yield Finding(
         values={"model.name": name},
         problem=problem,
-        why="Trainer and generation server load it from a folder; nothing is downloaded.",
+        why="Trainer and generation server load it from a folder; nothing is downloaded."
+        if needs_folder
+        else "Neither a folder nor a hub id (namespace/name) can be found under this name.",
         fix=fix,
     )
+
+
+def _is_hub_id(name: str) -> bool:
+    namespace, slash, rest = name.partition("/")
+    return bool(namespace and slash and rest) and "/" not in rest and namespace not in (".", "..", "~")
 
 
 def tokenizer_beyond_embedding(case: Case) -> Iterator[Finding]:
@@ -183,4 +201,89 @@ def remote_code(case: Case) -> Iterator[Finding]:
             problem=f"Python code from {case.run.model.name} will run in the trainer",
             why="A checkpoint can then do anything that you can.",
             fix="leave it off unless the model needs it and you have read the code",
+        )
+
+
+def tokens_added_on_one_side(case: Case) -> Iterator[Finding]:
+    """Tokens that are added are added on both sides.
+
+    ## What it checks
+    `model.add_tokens` beside a generation server, which loads the checkpoint as it is on disk.
+    ## Why it matters
+    The trainer's embedding grows, the server's does not: the first weight update fails on its shape.
+    ## Bad
+        generation=vllm 'model.add_tokens=["<think>", "</think>"]'
+    ## Good
+        generation=inprocess 'model.add_tokens=["<think>"]'
+    """
+    added = case.run.model.add_tokens
+    if added and (generation_kind(case.run.generation).server or generation_kind(case.run.generation).vllm):
+        known = case.facts.models.get(case.run.generation.model)
+        rows = f" of {known.vocab_size} rows" if isinstance(known, ModelFacts) else ""
+        yield Finding(
+            values={"model.add_tokens": added, "generation.model": case.run.generation.model},
+            problem=f"the trainer adds {len(added)} tokens to an embedding{rows}, the server loads it without them",
+            why="The first weight update fails: the shapes differ.",
+            fix="save a checkpoint with the tokens added and name it in model.name, for both sides",
+        )
+
+
+def padded_vocabulary(case: Case) -> Iterator[Finding]:
+    """Every id that can be sampled is one that the tokenizer knows, where completions become prompts again.
+
+    ## What it checks
+    Rows of the embedding against tokens of the tokenizer, in recipes with several turns (`reward.environment`). Padding
+    rows are usual; a warning.
+    ## Why it matters
+    A padding row can be sampled after some training. In the next turn the id is refused as out of vocabulary.
+    ## Bad
+        generation=vllm reward.environment.max_turns=2
+        facts: {"model": {"vocab_size": 151936, "num_tokens": 151669}}
+    ## Good
+        generation=vllm
+        facts: {"model": {"vocab_size": 151936, "num_tokens": 151669}}
+    """
+    environment, facts = case.run.reward.environment, case.facts.models.get(case.run.generation.model)
+    several = (environment.max_turns or 1) > 1 or environment.calls_model or bool(environment.urls)
+    if several and isinstance(facts, ModelFacts) and facts.num_tokens and facts.vocab_size > facts.num_tokens:
+        yield Finding(
+            severity="warning",
+            values={"embedding rows": facts.vocab_size, "tokenizer": facts.num_tokens},
+            problem=f"{facts.vocab_size - facts.num_tokens} rows of the embedding ({facts.num_tokens} to "
+            f"{facts.vocab_size - 1}) are no tokens, and can be sampled",
+            why="In the next turn such an id is out of vocabulary.",
+            fix="mask them in the environment's requests (allowed_token_ids, or logit_bias)",
+        )
+
+
+def eos_differs(case: Case) -> Iterator[Finding]:
+    """Trainer and server end a completion at the same tokens.
+
+    ## What it checks
+    The ids that end a completion for a server (generation_config.json) against the tokenizer's eos, by which TRL tells
+    a finished completion from a cut one. A warning.
+    ## Why it matters
+    A completion that ended at another id counts as cut: it is masked (`mask_truncated_completions`) or punished.
+    ## Bad
+        model.dtype=float32
+        facts: {"model": {"generation_eos_ids": [32007, 32001, 32000], "tokenizer_eos_id": 32000}}
+    ## Good
+        model.dtype=float32
+        facts: {"model": {"generation_eos_ids": [32000], "tokenizer_eos_id": 32000}}
+    """
+    facts = case.facts.models.get(case.run.generation.model)
+    if not isinstance(facts, ModelFacts) or facts.generation_eos_ids is None or facts.tokenizer_eos_id is None:
+        return
+    others = [i for i in facts.generation_eos_ids if i != facts.tokenizer_eos_id]
+    if others:
+        yield Finding(
+            severity="warning",
+            values={
+                "generation_config.json eos_token_id": list(facts.generation_eos_ids),
+                "tokenizer eos": facts.tokenizer_eos_id,
+            },
+            problem=f"a server ends completions at {list(facts.generation_eos_ids)}, the trainer knows "
+            f"{facts.tokenizer_eos_id} only",
+            why="Completions that end at another id count as cut off.",
+            fix="make the tokenizer's eos_token the one that the chat template ends a turn with",
         )

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from difflib import get_close_matches
 
+from orchestrator.batches import world_size
 from orchestrator.findings import Finding, skipped
 from orchestrator.rules.case import Case
 
@@ -12,7 +13,8 @@ def no_function(case: Case) -> Iterator[Finding]:
     """There is something to optimise.
 
     ## What it checks
-    That `reward.functions` names at least one function with a weight other than zero.
+    That `reward.functions` names at least one function with a weight other than zero; not for trainers that have their
+    reward elsewhere: ebft (from frozen features), a foreign one, and environments that score.
     ## Why it matters
     Without a reward every advantage is zero.
     ## Bad
@@ -22,8 +24,10 @@ def no_function(case: Case) -> Iterator[Finding]:
         reward.functions.0.weight=0.5
     """
     functions = case.run.reward.functions
+    environment = case.run.reward.environment
+    elsewhere = case.run.trainer.kind in ("ebft", "command") or environment.urls or environment.calls_model
     sound = not any(problem.path.startswith("reward.functions") for problem in case.problems)
-    if sound and not any(function.weight for function in functions):
+    if sound and not elsewhere and not any(function.weight for function in functions):
         yield Finding(
             values={"reward.functions": [f.name or f.target for f in functions]},
             problem="no reward function has a weight" if functions else "reward.functions is empty",
@@ -152,7 +156,8 @@ def weights_twice(case: Case) -> Iterator[Finding]:
     if isinstance(given, list) and given != weights:
         yield Finding(
             values={"trainer.args.reward_weights": given, "reward.functions weights": weights},
-            problem=f"trainer.args.reward_weights = {given}, the functions' weights are {weights}",
+            problem=f"trainer.args.reward_weights has {len(given)} weights ({given}), and there are {len(weights)} "
+            f"functions with weights {weights}",
             why="Training would optimise other weights than the reported total.",
             fix="remove trainer.args.reward_weights; weights stand beside their functions",
         )
@@ -226,3 +231,89 @@ def token_not_set(case: Case) -> Iterator[Finding]:
             why="The reward server takes no request without the token.",
             fix=f"export {name}=...",
         )
+
+
+def source_without_function(case: Case) -> Iterator[Finding]:
+    """Every row is scored by some function.
+
+    ## What it checks
+    Where functions score only some rows (`only: {column: [values]}`): that the column is in the data, and that each of
+    its values is scored by a function.
+    ## Why it matters
+    A row that no function scores is an error in the middle of training.
+    ## Bad
+        'reward.functions=[{name: a, target: accuracy, only: {source: [gsm8k, math]}}]'
+        facts: {"data": {"columns": ["prompt", "answer", "source"], "values": {"source": ["my_math"]}}}
+        'reward.functions=[{name: a, target: accuracy, only: {sorce: [gsm8k]}}]'
+    ## Good
+        'reward.functions=[{name: a, target: accuracy, only: {source: [gsm8k, math]}}]'
+        facts: {"data": {"columns": ["prompt", "answer", "source"], "values": {"source": ["math"]}}}
+    """
+    functions, data = case.run.reward.functions, case.facts.data
+    if isinstance(data, str) or not functions or not all(function.only for function in functions):
+        columns = () if isinstance(data, str) else data.columns
+    else:
+        columns = data.columns
+        for column in sorted({name for function in functions for name in function.only}):
+            taken = [str(v) for function in functions for v in _listed(function.only.get(column))]
+            if any(column not in function.only for function in functions):
+                continue  # a function that does not look at the column scores its rows
+            for value in data.values.get(column, ()):
+                if value not in taken:
+                    near = get_close_matches(value, taken, n=1, cutoff=0.4)
+                    yield Finding(
+                        values={f"data column {column}": value, "reward.functions": [f.name for f in functions]},
+                        problem=f"no reward function scores rows whose {column} is {value}; known are "
+                        + ", ".join(taken)
+                        + (f" (nearest: {near[0]})" if near else ""),
+                        why="The first such row ends the run.",
+                        fix=f"add {value} to a function's only.{column}, or leave such rows out of the data",
+                    )
+    for index, function in enumerate(functions):
+        for column in function.only:
+            if columns and column not in columns:
+                yield Finding(
+                    values={f"reward.functions.{index}.only": function.only, "data columns": ", ".join(columns)},
+                    problem=f"{function.name} scores by the column {column}, and the data have {', '.join(columns)}",
+                    why="Nothing would say which rows are its own.",
+                    fix=f"name a column of the data, or map one: data.columns.{column}=NAME",
+                )
+
+
+def _listed(values: object) -> list[object]:
+    return list(values) if isinstance(values, list) else []
+
+
+DDP_TIMEOUT_S = 1800
+"""TrainingArguments' default of ddp_timeout."""
+
+
+def reward_outlasts_collective(case: Case) -> Iterator[Finding]:
+    """A reward is given up before the other processes give up waiting for it.
+
+    ## What it checks
+    `reward.timeout_s` (and `generation.request_timeout_s`) against `trainer.args.ddp_timeout` (1800 s by default) with
+    several trainer processes.
+    ## Why it matters
+    One process asks for rewards, the others wait in a collective: its time-out ends the run with a message about NCCL.
+    ## Bad
+        launcher=torchrun reward.timeout_s=7200
+        launcher=torchrun +trainer.args.ddp_timeout=5
+    ## Good
+        launcher=torchrun reward.timeout_s=60
+        reward.timeout_s=7200
+    """
+    run = case.run
+    limit = run.trainer.args.get("ddp_timeout")
+    limit = DDP_TIMEOUT_S if limit is None else limit
+    if world_size(run) < 2 or not isinstance(limit, (int, float)):
+        return
+    waits = {"reward.timeout_s": run.reward.timeout_s, "generation.request_timeout_s": run.generation.request_timeout_s}
+    for path, seconds in waits.items():
+        if seconds >= limit:
+            yield Finding(
+                values={path: seconds, "trainer.args.ddp_timeout": limit, "processes": world_size(run)},
+                problem=f"{path} = {seconds:g} s is not below the collective time-out of {limit:g} s",
+                why="The other processes give up first, and the message names NCCL and not the slow service.",
+                fix=f"set {path} below {limit:g}, or trainer.args.ddp_timeout above {seconds:g}",
+            )

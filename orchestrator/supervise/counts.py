@@ -18,7 +18,6 @@ from omegaconf import DictConfig, OmegaConf
 from orchestrator.paths import RunPaths
 from orchestrator.resolve import resolve
 from orchestrator.schema import RunConfig
-from orchestrator.supervise.handshake import REWARD_PROCESS
 from orchestrator.supervise.rundir import write_json
 from rewards.client import RewardClient, RewardError
 
@@ -35,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     run, _ = resolve(raw)
     expected = json.loads(paths.trainer.read_text(encoding="utf-8"))["expected"]
     try:
-        counted = count(run, _pid_at_handshake(run_dir))
+        counted = count(run, _reward_at_handshake(run_dir))
     except (requests.RequestException, RewardError, KeyError) as error:
         print(f"counts: a server could not be asked: {error}", file=sys.stderr)
         return 1
@@ -46,13 +45,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if problems else 0
 
 
-def _pid_at_handshake(run_dir: Path) -> int | None:
-    facts = json.loads(RunPaths(run_dir=run_dir).handshake.read_text(encoding="utf-8"))["facts"]
-    return next((fact["said"] for fact in facts if fact["name"] == REWARD_PROCESS), None)
+def _reward_at_handshake(run_dir: Path) -> Mapping[str, Any]:
+    """`pid` and `samples_scored` of the reward server before the trainer started; {} where there is none."""
+    services = json.loads(RunPaths(run_dir=run_dir).handshake.read_text(encoding="utf-8"))["services"]
+    found: Mapping[str, Any] = services.get("reward", {})
+    return found
 
 
-def count(run: RunConfig, reward_pid: int | None) -> dict[str, int | None]:
-    """What the servers counted.
+def count(run: RunConfig, reward_before: Mapping[str, Any]) -> dict[str, int | None]:
+    """What the servers counted since the handshake, whose own sample is none of the trainer's.
 
     None where the service is not ours, so that others may have used it too, or where it was restarted and has forgotten
     what its predecessor counted.
@@ -61,7 +62,8 @@ def count(run: RunConfig, reward_pid: int | None) -> dict[str, int | None]:
     if run.reward.kind == "local":
         token = os.environ.get(run.reward.token_env) if run.reward.token_env else None
         said = RewardClient(run.reward.url, token=token, timeout_s=TIMEOUT_S).info()
-        counted["samples_scored"] = said["samples_scored"] if said["pid"] == reward_pid else None
+        if said["pid"] == reward_before["pid"]:
+            counted["samples_scored"] = said["samples_scored"] - reward_before["samples_scored"]
     if run.generation.kind == "embedded":
         with requests.Session() as session:
             session.trust_env = False

@@ -72,12 +72,21 @@ class Signal:
 
 
 @dataclass(frozen=True)
+class Alarmed:
+    """An alarm begins to hold (orchestrator/alarms); `stop`: it ends the run."""
+
+    step: str
+    reason: str
+    stop: bool
+
+
+@dataclass(frozen=True)
 class AllStopped:
     """No process of the run is left, or none that can be ended."""
 
 
 Probed = Ready | ProbeFailed | Impostor
-Event = Tick | Started | StartFailed | Probed | Exited | GatePassed | GateFailed | Signal | AllStopped
+Event = Tick | Started | StartFailed | Probed | Exited | GatePassed | GateFailed | Signal | Alarmed | AllStopped
 
 
 @dataclass(frozen=True)
@@ -87,6 +96,14 @@ class Start:
 
 @dataclass(frozen=True)
 class Probe:
+    step: str
+    pid: int
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Does a service that is ready still answer?"""
+
     step: str
     pid: int
 
@@ -106,7 +123,7 @@ class Hurry:
     """Grant no more grace."""
 
 
-Action = Start | Probe | OpenGate | StopAll | Hurry
+Action = Start | Probe | Ask | OpenGate | StopAll | Hurry
 
 
 class Phase(StrEnum):
@@ -129,8 +146,10 @@ class StepState:
     ended: float | None = None
     restarts: int = 0
     due: float = 0.0
-    """Not to be started (waiting) or probed (starting) before."""
+    """Not to be started (waiting), probed (starting) or asked (ready) before."""
     probing: bool = False
+    answered: float = 0.0
+    """When a probe last succeeded."""
     reason: str = ""
 
 

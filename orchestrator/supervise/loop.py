@@ -3,70 +3,19 @@
 Everything that touches the world is a parameter, so that tests replay a history without a process or a clock.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from orchestrator.steps import Step
 from orchestrator.supervise import events as ev
 from orchestrator.supervise.machine import advance, begin
-from orchestrator.supervise.outcome import Observer, StepView
+from orchestrator.supervise.outcome import StepView
 from orchestrator.supervise.schedule import Schedule
 from orchestrator.supervise.spawn import SpawnError
+from orchestrator.supervise.world import Running, World
 
 PASS_S = 0.05
 TICK_S = 0.2
 LOOK_S = 0.5
-
-
-class Running(Protocol):
-    """A started step."""
-
-    @property
-    def pid(self) -> int: ...
-    def poll(self) -> int | None:
-        """Exit code, None while it runs."""
-
-
-class Spawner(Protocol):
-    def start(self, step: Step) -> Running:
-        """Start the step, if need be again. Raises SpawnError."""
-
-
-class Prober(Protocol):
-    def probe(self, step: Step, pid: int) -> None:
-        """Begin one attempt; post Ready, ProbeFailed or Impostor when it is over."""
-
-
-class Reaper(Protocol):
-    def look(self) -> None:
-        """Remember which processes belong to the run. Called twice a second."""
-
-    def begin(self, grace_s: float) -> None: ...
-    def hurry(self) -> None: ...
-    def step(self) -> bool:
-        """Go on ending them; True when none is left. Called after `begin`, until then."""
-
-
-class Inbox(Protocol):
-    def get(self, timeout_s: float) -> ev.Event | None:
-        """The next event that a thread or a signal handler has posted; None after the timeout."""
-
-
-@dataclass(kw_only=True)
-class World:
-    """What the loop acts on."""
-
-    clock: Callable[[], float]
-    inbox: Inbox
-    spawner: Spawner
-    prober: Prober
-    reaper: Reaper
-    open_gate: Callable[[], None]
-    """Begin the handshake; GatePassed or GateFailed is posted when it is over."""
-    tail: Callable[[str], tuple[str, ...]]
-    """Last log lines of a step."""
-    observer: Observer
 
 
 @dataclass
@@ -116,6 +65,8 @@ class Loop:
                     self.start(name)
             case ev.Probe(name, pid):
                 self.world.prober.probe(self.schedule.steps[name], pid)
+            case ev.Ask(name, pid):
+                self.world.prober.ask(self.schedule.steps[name], pid)
             case ev.OpenGate():
                 self.world.open_gate()
             case ev.StopAll(grace_s):
@@ -155,6 +106,9 @@ class Loop:
         if now - self.looked >= LOOK_S:
             self.looked = now
             self.world.reaper.look()
+            if self.world.watch and self.state.phase is ev.Phase.TASKS:
+                for alarm in self.world.watch.look(self.state, now):
+                    self.feed(alarm)
 
 
 def announcements(before: ev.RunState, after: ev.RunState, event: ev.Event) -> list[tuple[str, str | None, str]]:
@@ -163,12 +117,14 @@ def announcements(before: ev.RunState, after: ev.RunState, event: ev.Event) -> l
     match event:
         case ev.Started(name, pid):
             told.append(("started", name, f"pid {pid}"))
-        case ev.Ready(name, _) if after.steps[name] != before.steps[name]:
+        case ev.Ready(name, _) if after.steps[name].status is not before.steps[name].status:
             told.append(("ready", name, ""))
         case ev.Exited(name, code):
             told.append(("exited", name, f"code {code}"))
         case ev.GatePassed():
             told.append(("gate-passed", None, ""))
+        case ev.Alarmed(name, reason, stop=False):
+            told.append(("alarm", name, reason))
         case ev.Signal(number):
             told.append(("signal", None, str(number)))
     for name, one in after.steps.items():

@@ -39,11 +39,15 @@ def take_in(schedule: Schedule, state: RunState, event: Event, now: float) -> Ru
             state = replace(state, started=tuple(dict.fromkeys((*state.started, name))))
             return change(state, name, status=status, pid=pid, started=now, ended=None, due=now, probing=False)
         case ev.Ready(name, pid) if is_current(state, name, pid):
-            return change(state, name, status=Status.READY, probing=False, reason="")
+            return change(state, name, status=Status.READY, probing=False, reason="", answered=now)
         case ev.ProbeFailed(name, pid, reason) if is_current(state, name, pid):
             probe = schedule.steps[name].ready
             due = now + (probe.interval_s if probe else 0.0)
             return change(state, name, probing=False, reason=reason, due=due)
+        case ev.Ready(name, pid) if is_asked(state, name, pid):
+            return change(state, name, probing=False, reason="", answered=now, due=next_question(schedule, now))
+        case ev.ProbeFailed(name, pid, reason) if is_asked(state, name, pid):
+            return change(state, name, probing=False, reason=reason, due=next_question(schedule, now))
         case ev.Impostor(name, pid, reason) if is_current(state, name, pid):
             return lose(schedule, state, name, reason, now)
         case ev.StartFailed(name, reason):
@@ -56,6 +60,8 @@ def take_in(schedule: Schedule, state: RunState, event: Event, now: float) -> Ru
             return replace(state, phase=Phase.TASKS, phase_began=now)
         case ev.GateFailed(reason) if state.phase is Phase.GATE:
             return fail(state, SERVICE_FAILED, None, reason)
+        case ev.Alarmed(name, reason, stop=True) if state.phase is Phase.TASKS:
+            return fail(state, RUN_FAILED, name, f"{name}: {reason}")
         case ev.Signal(number):
             return fail(state, 128 + number, None, f"stopped by {signal.Signals(number).name}")
     return state
@@ -90,10 +96,11 @@ def go_on(schedule: Schedule, state: RunState, now: float) -> tuple[RunState, tu
     for name in startable(schedule, state, now):
         state = change(state, name, status=Status.STARTING, pid=None, started=now, ended=None)
         actions.append(ev.Start(name))
+    asked = (Status.READY,) if state.phase is Phase.TASKS and schedule.ask_every_s is not None else ()
     for name, one in state.steps.items():
-        if one.status is Status.STARTING and one.pid is not None and not one.probing and now >= one.due:
+        if one.status in (Status.STARTING, *asked) and one.pid is not None and not one.probing and now >= one.due:
             state = change(state, name, probing=True)
-            actions.append(ev.Probe(name, one.pid))
+            actions.append((ev.Ask if one.status is Status.READY else ev.Probe)(name, one.pid))
     return state, tuple(actions)
 
 
@@ -128,6 +135,15 @@ def fail(state: RunState, code: int, step: str | None, reason: str) -> RunState:
 def is_current(state: RunState, name: str, pid: int) -> bool:
     """Whether a probe's answer is about the process that is starting now."""
     return state.steps[name].status is Status.STARTING and state.steps[name].pid == pid
+
+
+def is_asked(state: RunState, name: str, pid: int) -> bool:
+    """Whether an answer is about the process that serves now."""
+    return state.steps[name].status is Status.READY and state.steps[name].pid == pid
+
+
+def next_question(schedule: Schedule, now: float) -> float:
+    return now + (schedule.ask_every_s or 0.0)
 
 
 def exit_reason(one: StepState, code: int, now: float) -> str:

@@ -38,7 +38,7 @@ class Observer(Protocol):
     """Is told what happens, in the main thread. It should return at once, and must not raise."""
 
     def event(self, kind: str, step: str | None, detail: str) -> None:
-        """Kinds: start started ready exited restart gate gate-passed stopping signal failed stopped note."""
+        """Kinds: start started ready exited restart gate gate-passed alarm stopping signal failed stopped."""
 
     def tick(self, states: Mapping[str, StepView]) -> None:
         """About five times a second."""

@@ -20,23 +20,26 @@ class ThreadProber:
     def probe(self, step: Step, pid: int) -> None:
         threading.Thread(target=self._attempt, args=(step, pid), daemon=True).start()
 
-    def _attempt(self, step: Step, pid: int) -> None:
+    def ask(self, step: Step, pid: int) -> None:
+        threading.Thread(target=self._attempt, args=(step, pid, False), daemon=True).start()
+
+    def _attempt(self, step: Step, pid: int, whose: bool = True) -> None:
         try:
-            event = judge(step, pid, self.run_id)
+            event = judge(step, pid, self.run_id, whose=whose)
         except Exception as error:
             # An attempt that posts nothing would be the last one.
             event = ev.ProbeFailed(step.name, pid, f"{type(error).__name__}: {error}")
         self.post(event)
 
 
-def judge(step: Step, pid: int, run_id: str) -> ev.Event:
-    """Whether the step may be used: it answers, and what answers is the process that was started."""
+def judge(step: Step, pid: int, run_id: str, *, whose: bool = True) -> ev.Event:
+    """Whether the step may be used: it answers, and (`whose`) what answers is the process that was started."""
     if step.ready is None:
         return ev.Ready(step.name, pid)
     answer = probe(step.ready)
     if isinstance(answer, Unhealthy):
         return ev.ProbeFailed(step.name, pid, answer.reason)
-    owner = True if step.port is None else owns_port(pid, step.port, step.host, run_id)
+    owner = True if step.port is None or not whose else owns_port(pid, step.port, step.host, run_id)
     if owner is True:
         return ev.Ready(step.name, pid)
     if owner is False:

@@ -16,7 +16,7 @@ from orchestrator.steps import Plan
 from orchestrator.supervise import events as ev
 from orchestrator.supervise.family import Family
 from orchestrator.supervise.guard import Guard
-from orchestrator.supervise.loop import Loop, World, step_views
+from orchestrator.supervise.loop import Loop, step_views
 from orchestrator.supervise.orphans import adopting_orphans
 from orchestrator.supervise.outcome import Observer, Outcome, SilentObserver
 from orchestrator.supervise.probing import ThreadProber, run_gate
@@ -24,6 +24,7 @@ from orchestrator.supervise.procs import identity_of, ticks_since_boot
 from orchestrator.supervise.rundir import log_path, tail
 from orchestrator.supervise.schedule import Schedule, plan_problems
 from orchestrator.supervise.workers import ProcessReaper, ProcessSpawner
+from orchestrator.supervise.world import Watch, World
 
 GATE_TIMEOUT_S = 60.0
 GUARDIAN_LOG = "_guardian"
@@ -57,6 +58,7 @@ def run_plan(
     *,
     gate: Callable[[], str | None],
     observer: Observer | None = None,
+    watch: Watch | None = None,
     run_id: str | None = None,
     gate_timeout_s: float = GATE_TIMEOUT_S,
     extra_env: Mapping[str, str] | None = None,
@@ -64,13 +66,14 @@ def run_plan(
     """Start the services, let `gate` judge them, run the tasks, take everything down. Main thread only.
 
     `gate` is called in a thread once all services are ready; it returns what is wrong, or None. Raises ValueError for
-    a plan that cannot be carried out. Whatever else happens is told by the outcome, and no process is left behind.
+    a plan that cannot be carried out. `watch` raises alarms while the tasks run. Whatever else happens is told by the
+    outcome, and no process is left behind.
     """
     if problems := list(plan_problems(plan)):
         raise ValueError(f"plan {plan.name!r}: " + "; ".join(problems))
     box = Postbox()
     run_id = run_id or f"{run_dir.name}-{uuid.uuid4().hex}"
-    schedule = Schedule(plan, gate_timeout_s)
+    schedule = Schedule(plan, gate_timeout_s, ask_every_s=watch.ask_every_s if watch else None)
     family = Family(run_id, identity_of(os.getpid()), since=ticks_since_boot())
     guard_log = log_path(run_dir, GUARDIAN_LOG)
     with signals_posted_to(box), adopting_orphans(), Guard(run_id, plan.stop_grace_s, family.since, guard_log) as guard:
@@ -85,6 +88,7 @@ def run_plan(
             open_gate=lambda: threading.Thread(target=run_gate, args=(gate, box.post), daemon=True).start(),
             tail=lambda name: tail(log_path(run_dir, name)),
             observer=observer or SilentObserver(),
+            watch=watch,
         )
         loop = Loop(schedule, world)
         loop.run()

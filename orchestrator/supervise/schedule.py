@@ -17,6 +17,8 @@ class Schedule:
     plan: Plan
     gate_timeout_s: float
     """Seconds that the gate may take."""
+    ask_every_s: float | None = None
+    """Seconds between two questions to a ready service whether it still answers; None = it is not asked."""
 
     @cached_property
     def steps(self) -> dict[str, Step]:

@@ -1,16 +1,26 @@
 """GRPO by TRL's own trainer: configured, not wrapped."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from datasets import Dataset
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PrinterCallback,
+    TrainingArguments,
+)
 from trl import GRPOConfig, GRPOTrainer
 
 from orchestrator.schema import RunConfig
 from orchestrator.training.rollout import Rollout
+
+Config = TypeVar("Config", bound=TrainingArguments)
 
 
 class ConfigRefusedError(ValueError):
@@ -19,17 +29,26 @@ class ConfigRefusedError(ValueError):
 
 def grpo_config(run: RunConfig, checkpoints: Path) -> GRPOConfig:
     """TRL's config. It must exist before the model loads: under ZeRO-3 the model is born partitioned."""
+    return trainer_config(GRPOConfig, run, checkpoints)
+
+
+def trainer_config(config_class: type[Config], run: RunConfig, checkpoints: Path) -> Config:
+    """The config object of a TRL trainer, as its class takes it. Raises ConfigRefusedError."""
     ours = {
-        "output_dir": str(checkpoints),
         "reward_weights": [function.weight for function in run.reward.functions],
         # The orchestrator shows progress; a bar in a log file is noise. All data columns are for the rewards.
         "disable_tqdm": True,
         "remove_unused_columns": False,
     }
+    if run.evaluation.rows == 0:
+        ours["eval_strategy"] = "no"  # NUM005 has said so: there is nothing to evaluate on
+    known = {field.name for field in dataclasses.fields(config_class)}
+    ours = {name: value for name, value in ours.items() if name in known}
     try:
-        return GRPOConfig(**(ours | run.trainer.args | {"output_dir": ours["output_dir"]}))
+        config: Config = config_class(**(ours | run.trainer.args | {"output_dir": str(checkpoints)}))
     except (ValueError, TypeError, ImportError, OSError) as error:
-        raise ConfigRefusedError(f"trl.GRPOConfig refuses trainer.args: {error}") from error
+        raise ConfigRefusedError(f"trl.{config_class.__name__} refuses trainer.args: {error}") from error
+    return config
 
 
 def load_tokenizer(run: RunConfig) -> PreTrainedTokenizerBase:

@@ -1,5 +1,6 @@
 """The trainer's side of the weight-sync proof: log-probs of a fixed probe, and seeded perturbation of every tensor."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -38,8 +39,10 @@ def sequence_logprobs(model: nn.Module, sequences: list[list[int]]) -> list[list
 
 
 def largest_gap(ours: list[list[float]], theirs: list[list[float]]) -> float:
-    """Largest absolute difference over all tokens, in nats."""
-    return max(abs(a - b) for row_a, row_b in zip(ours, theirs, strict=True) for a, b in zip(row_a, row_b, strict=True))
+    """Largest absolute difference over all tokens, in nats; NaN when there is one anywhere, which max() would hide."""
+    pairs = [(a, b) for ours_row, row in zip(ours, theirs, strict=True) for a, b in zip(ours_row, row, strict=True)]
+    gaps = [abs(a - b) for a, b in pairs]
+    return math.nan if any(map(math.isnan, gaps)) else max(gaps)
 
 
 @contextmanager

@@ -1,11 +1,15 @@
 """Prompts as token ids, and the promise of `limits.prompt_length` kept before anything trains."""
 
+import logging
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from orchestrator.data import DataError
+from orchestrator.data import DataError, describe
+from orchestrator.facts import ModelFacts, model_facts, prompt_tokens
+from orchestrator.schema import RunConfig
 
 Row = dict[str, Any]
 NAMED_ROWS = 5  # enough to find them in the file, few enough to read
@@ -27,19 +31,30 @@ def prompt_ids(
     return list(rendered["input_ids"])
 
 
+def prompt_lengths(
+    tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], split: str, template_kwargs: dict[str, Any] | None = None
+) -> list[int]:
+    """Tokens of each row's prompt. Raises DataError, naming the row, where one cannot be tokenized."""
+    return [_length(tokenizer, row, index, split, template_kwargs) for index, row in enumerate(rows)]
+
+
+def remember_lengths(run: RunConfig, rows: Sequence[Row], lengths: Sequence[int]) -> None:
+    """For later checks of the same rows and model. A cache that cannot be written costs them, not this run."""
+    model = model_facts(run.model.name, run.model.revision)
+    try:
+        if isinstance(model, ModelFacts):
+            prompt_tokens.write(run, describe(rows), model, Counter(lengths))
+    except OSError as error:
+        logging.getLogger(__name__).warning("the lengths of the prompts are not remembered: %s", error)
+
+
 def within_limit(
-    tokenizer: PreTrainedTokenizerBase,
-    rows: Sequence[Row],
-    limit: int,
-    policy: str,
-    split: str,
-    template_kwargs: dict[str, Any] | None = None,
+    rows: Sequence[Row], lengths: Sequence[int], limit: int, policy: str, split: str
 ) -> tuple[list[Row], int]:
     """The rows whose prompt has at most `limit` tokens, and how many were dropped.
 
     With policy `error` a longer prompt raises PromptTooLongError; nothing is ever cut.
     """
-    lengths = [_length(tokenizer, row, index, split, template_kwargs) for index, row in enumerate(rows)]
     long = [index for index, length in enumerate(lengths) if length > limit]
     if long and policy == "error":
         named = ", ".join(f"row {i} has {lengths[i]}" for i in long[:NAMED_ROWS])

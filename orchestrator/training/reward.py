@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from orchestrator.training.groups import group_figures
 from orchestrator.training.samples import SampleLog
 
 NOT_COLUMNS = frozenset(
@@ -45,6 +46,8 @@ class RewardBatch:
     """A function asks for `completion_ids`: they are sent only then, for they double a request."""
     is_training: Callable[[], bool]
     """False while TRL evaluates: only what is trained on goes into the samples."""
+    by_part: tuple[str, ...] = ()
+    """Functions whose rewards make an advantage each by itself; () = their weighted total makes one."""
     metrics: Callable[[], Mapping[str, float]] = dict
     """Figures that are logged once per generation batch, beside the rewards."""
     _reply: Scored | None = None
@@ -65,12 +68,14 @@ class RewardBatch:
         if self.wants_ids:
             columns["completion_ids"] = kwargs["completion_ids"]
         statuses = kwargs.get(STATUS_COLUMN) or ["completed"] * len(prompts)
-        group_ids = [index // self.group_size() for index in range(len(prompts))]
+        size = self.group_size()
+        group_ids = [index // size for index in range(len(prompts))]
         reply = self.score(prompts, completions, columns, group_ids, statuses)
         step = kwargs["trainer_state"].global_step + 1  # the step that they are trained in, as metrics.jsonl counts
         if self.is_training():
             self.samples.write(step, prompts, completions, statuses, reply.components, reply.rewards)
-        for key, value in self.metrics().items():
+        parts = [reply.components[name] for name in self.by_part] or [reply.rewards]
+        for key, value in (group_figures(reply.rewards, parts, size) | dict(self.metrics())).items():
             kwargs["log_metric"](key, value)
         return reply
 

@@ -18,9 +18,11 @@ from orchestrator.paths import RunPaths
 from orchestrator.schema import RunConfig
 from orchestrator.supervise.rundir import write_json
 from orchestrator.training.evaluate import Evaluation, evaluate
+from orchestrator.training.groups import advantage_parts
 from orchestrator.training.grpo import grpo_config, grpo_trainer, load_model, load_tokenizer
 from orchestrator.training.metrics import MetricsFile, StepTrace
-from orchestrator.training.prompts import Row, within_limit
+from orchestrator.training.progress import COMPUTING, Progress
+from orchestrator.training.prompts import Row, prompt_lengths, remember_lengths, within_limit
 from orchestrator.training.report import TrainingReport, trl_eval_steps
 from orchestrator.training.reward import RewardBatch, Score, reward_callables
 from orchestrator.training.rollout import make_rollout, sampling_of
@@ -56,16 +58,19 @@ class Session:
     trainer: GRPOTrainer
     sync: WeightSync
     trace: StepTrace
+    progress: Progress
 
     def evaluate(self) -> Evaluation | None:
         """Held-out means through the live servers; None when the recipe wants none."""
         if not self.prompts.heldout:
             return None
+        what = "the held-out evaluation"
+        self.progress.doing(what)
         return evaluate(
             self.prompts.heldout,
             tokenizer=self.tokenizer,
             client=self.client,
-            score=self.score,
+            score=self.progress.through(self.score, what, then=what),
             sampling=replace(sampling_of(self.trainer), max_tokens=self.run.limits.completion_length),
             samples=self.run.evaluation.samples,
             seed=self.run.seed,
@@ -91,6 +96,7 @@ def train(run: RunConfig, run_dir: Path, resume_from: str | None) -> None:
         keep_steps_up_to(path, start_step)
     session = _build(run, paths, resume_from)
 
+    session.progress.doing("the proof of the weight sync")
     session.sync.canary(start_step)
     before = None if resume_from else session.evaluate()
     if before is not None:
@@ -99,10 +105,12 @@ def train(run: RunConfig, run_dir: Path, resume_from: str | None) -> None:
     final_step = session.trainer.state.global_step or start_step
     if final_step == 0:
         raise NothingTrainedError("training ended at step 0: trainer.args.max_steps or num_train_epochs leave no step")
+    session.progress.doing("the last weight sync")
     session.sync.push(final_step)
     session.sync.verify()
     after = session.evaluate()
 
+    session.progress.doing("saving the model")
     session.trainer.save_model(str(paths.model))
     report = TrainingReport(
         plan=session.plan,
@@ -139,7 +147,8 @@ def _build(run: RunConfig, paths: RunPaths, resume_from: str | None) -> Session:
         run.generation.url, model=run.generation.model, timeout_s=run.generation.request_timeout_s
     )
     score = make_score(run.reward, largest_request(run.evaluation, plan))
-    trainer, sync = _trainer_and_sync(run, paths, config, tokenizer, prompts, client, score, resume_from)
+    progress = Progress(paths.progress, step=_checkpoint_step(resume_from), writes=config.process_index == 0)
+    trainer, sync = _trainer_and_sync(run, paths, config, tokenizer, prompts, client, score, progress, resume_from)
     trace = StepTrace()
     trainer.add_callback(trace)
     return Session(
@@ -153,15 +162,20 @@ def _build(run: RunConfig, paths: RunPaths, resume_from: str | None) -> Session:
         trainer=trainer,
         sync=sync,
         trace=trace,
+        progress=progress,
     )
 
 
 def _prompts(run: RunConfig, tokenizer: PreTrainedTokenizerBase, template_kwargs: dict[str, Any] | None) -> Prompts:
     """Raises DataError and PromptTooLongError, before anything trains."""
     limit, policy = run.limits.prompt_length, run.data.long_prompts
-    rows, num_dropped = within_limit(tokenizer, training_rows(run), limit, policy, "training", template_kwargs)
-    heldout, _ = within_limit(tokenizer, heldout_rows(run), limit, policy, "held-out", template_kwargs)
-    return Prompts(train=rows, heldout=heldout, num_dropped=num_dropped)
+    train, unseen = training_rows(run), heldout_rows(run)
+    lengths = prompt_lengths(tokenizer, train, "training", template_kwargs)
+    remember_lengths(run, train, lengths)
+    kept, num_dropped = within_limit(train, lengths, limit, policy, "training")
+    lengths = prompt_lengths(tokenizer, unseen, "held-out", template_kwargs)
+    heldout, _ = within_limit(unseen, lengths, limit, policy, "held-out")
+    return Prompts(train=kept, heldout=heldout, num_dropped=num_dropped)
 
 
 def _trainer_and_sync(
@@ -172,19 +186,22 @@ def _trainer_and_sync(
     prompts: Prompts,
     client: GenerationClient,
     score: Score,
+    progress: Progress,
     resume_from: str | None,
 ) -> tuple[GRPOTrainer, WeightSync]:
     """The two need each other: rollouts push weights, and the weights are the trainer's."""
     batch = RewardBatch(
-        score=score,
+        score=progress.through(score, "the scoring", then=COMPUTING),
         names=tuple(function.name for function in run.reward.functions),
         group_size=lambda: trainer.num_generations if trainer.model.training else trainer.num_generations_eval,
         samples=SampleLog(path=paths.samples),
         wants_ids=wants_completion_ids(run.reward),
+        by_part=advantage_parts(run.reward.functions, config.multi_objective_aggregation),
         is_training=lambda: trainer.model.training,
         metrics=lambda: sync.metrics(),
     )
-    rollout = make_rollout(tokenizer, client, lambda step: sync.push(step), run.seed)
+    push = progress.through(lambda step: sync.push(step), "the weight sync", then="the generation")
+    rollout = make_rollout(tokenizer, client, push, run.seed)
     trainer = grpo_trainer(
         config,
         load_model(run, resume_from),
@@ -195,6 +212,7 @@ def _trainer_and_sync(
         rollout,
     )
     trainer.add_callback(MetricsFile(paths.metrics))
+    trainer.add_callback(progress)
     sync = make_sync(
         lambda: trainer.accelerator.unwrap_model(trainer.model),
         client,

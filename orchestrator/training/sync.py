@@ -5,6 +5,7 @@ perturbed, sent, and the server's log-probs must become the perturbed trainer's;
 the weight version must advance at every sync, and every `verify_every` syncs the log-probs are compared again.
 """
 
+import math
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -97,9 +98,14 @@ class WeightSync:
         self.sender.send(named_weights(self.model()), f"{label}-{self.num_syncs}-{self.tag}")
 
     def _compare(self, expected: list[list[float]], stale: list[list[float]] | None, what: str) -> None:
+        if not all(math.isfinite(value) for row in expected for value in row):
+            raise SyncProofError(
+                f"with {what} the trainer's own log-probs are NaN or infinite: training has broken the model. "
+                "fix: go on from an earlier checkpoint with a lower trainer.args.learning_rate"
+            )
         said = self.client.score(self.probes)
         gap = largest_gap(expected, said)
-        if gap > self.tolerance:
+        if not gap <= self.tolerance:  # a NaN is no proof either
             raise SyncProofError(
                 f"the generation server at {self.client.base_url} does not hold {what}: its log-probs differ from the "
                 f"trainer's by up to {gap:.3g} nats, tolerance {self.tolerance:g}. "

@@ -43,6 +43,18 @@ def test_a_sample_that_nobody_scores_is_an_error(user_file: UserFile) -> None:
         scorer(user_file(SOURCE), "odd").score(["", ""], ["1", "2"])
 
 
+def test_a_column_picks_the_function(user_file: UserFile) -> None:
+    path = user_file(SOURCE)
+    specs = [
+        FunctionSpec("odd", f"{path}:odd", only={"source": ["a", "b"]}),
+        FunctionSpec("share", f"{path}:share", only={"source": ["c"]}),
+    ]
+    result = Scorer(specs).score([""] * 4, ["1", "3", "5", "7"], {"source": ["a", "c", "b", "c"]})
+    assert result.components == {"odd": [1.0, None, 5.0, None], "share": [None, 0.5, None, 0.5]}
+    with pytest.raises(ContractError, match="source"):
+        Scorer(specs).score([""], ["1"])
+
+
 def test_groups_need_not_be_contiguous(user_file: UserFile) -> None:
     share = scorer(user_file(SOURCE), "share", granularity="group")
     assert share.score([""] * 4, list("abcd"), group_ids=["x", "y", "x", "x"]).rewards == [1 / 3, 1.0, 1 / 3, 1 / 3]

@@ -3,18 +3,23 @@
 import inspect
 import json
 import shlex
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orchestrator.class_fields import FieldFact
 from orchestrator.compose import Composer
-from orchestrator.facts import Facts, ModelFacts, gather
+from orchestrator.data import DataFacts
+from orchestrator.facts import Facts, Gpu, ModelFacts, gather
+from orchestrator.facts.types import EnvironmentSize
 from orchestrator.findings import Finding
 from orchestrator.render.rules import SECTIONS
 from orchestrator.resolve import resolve
 from orchestrator.rules import RULES, Case, Rule, check
+from orchestrator.rules.config import RENAMED
 
 EXPERIMENT = "+experiment=grpo_math"
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,14 +38,28 @@ def case_of(composer: Composer, overrides: list[str], told: dict[str, Any]) -> C
 
 def _with(facts: Facts, told: dict[str, Any]) -> Facts:
     """Facts of this machine, with what an example says is true instead."""
+    changed: dict[str, Any] = {name: FACTS.get(name, lambda v: v)(value) for name, value in told.items()}
     if "model" in told:
         known = ModelFacts(path="m", vocab_size=128, max_positions=128, num_tokens=108, has_chat_template=True)
-        facts = replace(facts, models=dict.fromkeys(facts.models, replace(known, **told["model"])))
-    if "busy_ports" in told:
-        facts = replace(facts, busy_ports={int(port): owner for port, owner in told["busy_ports"].items()})
-    if "versions" in told:
-        facts = replace(facts, versions=told["versions"])
-    return facts
+        replaced = replace(known, **{k: tuple(v) if isinstance(v, list) else v for k, v in told["model"].items()})
+        changed["models"] = dict.fromkeys(facts.models, replaced)
+        del changed["model"]
+    if "data" in told:
+        assert isinstance(facts.data, DataFacts)
+        changed["data"] = replace(facts.data, **told["data"])
+    return replace(facts, **changed)
+
+
+FACTS: dict[str, Callable[[Any], Any]] = {
+    "busy_ports": lambda ports: {int(port): owner for port, owner in ports.items()},
+    "prompt_tokens": lambda counts: {int(length): rows for length, rows in counts.items()},
+    "generation_fields": lambda fields: {n: FieldFact(annotation=a, default="") for n, a in fields.items()},
+    "listening": frozenset,
+    "programs": frozenset,
+    "gpus": lambda gpus: tuple(Gpu(**({"memory_gib": 80} | gpu)) for gpu in gpus),
+    "environment_size": lambda size: EnvironmentSize(**size),
+}
+"""How a fact's JSON becomes what the rules see, where the two differ."""
 
 
 def examples(rule: Rule, section: str) -> list[tuple[list[str], dict[str, Any]]]:
@@ -92,6 +111,12 @@ def test_page_has_its_sections_in_order(rule: Rule) -> None:
     assert places == sorted(places)
     assert examples(rule, "Bad")
     assert examples(rule, "Good")
+
+
+@pytest.mark.parametrize("target", sorted(set(RENAMED.values())))
+def test_a_new_name_is_a_setting(composer: Composer, target: str) -> None:
+    findings = check(case_of(composer, [f"{target}=1"], {}))
+    assert not [finding for finding in findings if finding.code == "CFG001"]
 
 
 def test_codes_and_names_are_used_once() -> None:

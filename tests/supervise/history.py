@@ -1,14 +1,15 @@
 """Replays a history: the machine under a loop whose world is made of lists."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from orchestrator.steps import HttpProbe, Plan, Step
 from orchestrator.supervise import events as ev
-from orchestrator.supervise.loop import Loop, World
+from orchestrator.supervise.loop import Loop
 from orchestrator.supervise.outcome import StepView
 from orchestrator.supervise.schedule import Schedule
 from orchestrator.supervise.spawn import SpawnError
+from orchestrator.supervise.world import Watch, World
 
 PROBE = HttpProbe(url="http://127.0.0.1:1/health", interval_s=0.1)
 GATE_TIMEOUT_S = 5.0
@@ -58,6 +59,13 @@ class SaysNo:
     reason: str
 
 
+@dataclass(frozen=True)
+class Does:
+    """Something happens in the world that the loop does not hear of: a process writes a file, say."""
+
+    what: Callable[[], object]
+
+
 class Together:
     """Exits that the loop finds in the same pass."""
 
@@ -72,6 +80,7 @@ Beat = (
     | IsReady
     | SaysNo
     | Together
+    | Does
     | ev.Exited
     | ev.GatePassed
     | ev.GateFailed
@@ -103,6 +112,8 @@ class FakeWorld:
     """What the loop did, in order."""
     times: list[tuple[str, float]] = field(default_factory=list)
     """Starts and exits with their time."""
+    told: list[tuple[str, str | None, str]] = field(default_factory=list)
+    """What the observer heard."""
     grace_s: float | None = None
     stops_by_itself: bool = True
 
@@ -128,6 +139,8 @@ class FakeWorld:
                 return ev.Ready(name, self.children[name].pid)
             case SaysNo(name, reason):
                 return ev.ProbeFailed(name, self.children[name].pid, reason)
+            case Does(what):
+                what()
             case Together():
                 for one in beat.exits:
                     self.children[one.step].code = one.code
@@ -148,6 +161,9 @@ class FakeWorld:
 
     def probe(self, step: Step, pid: int) -> None:
         self.log.append(f"probe {step.name}")
+
+    def ask(self, step: Step, pid: int) -> None:
+        self.log.append(f"ask {step.name}")
 
     def open_gate(self) -> None:
         self.log.append("gate")
@@ -170,16 +186,16 @@ class FakeWorld:
         return self.stops_by_itself
 
     def event(self, kind: str, step: str | None, detail: str) -> None:
-        pass
+        self.told.append((kind, step, detail))
 
     def tick(self, states: Mapping[str, StepView]) -> None:
         pass
 
 
-def replay(plan: Plan, world: FakeWorld) -> ev.RunState:
+def replay(plan: Plan, world: FakeWorld, watch: Watch | None = None) -> ev.RunState:
     """Run the plan in the world until it is over."""
     loop = Loop(
-        Schedule(plan, GATE_TIMEOUT_S),
+        Schedule(plan, GATE_TIMEOUT_S, watch.ask_every_s if watch else None),
         World(
             clock=world.clock,
             inbox=world,
@@ -189,6 +205,7 @@ def replay(plan: Plan, world: FakeWorld) -> ev.RunState:
             open_gate=world.open_gate,
             tail=lambda name: (f"last line of {name}",),
             observer=world,
+            watch=watch,
         ),
     )
     return loop.run()

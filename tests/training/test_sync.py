@@ -1,5 +1,6 @@
 """The weight-sync proof against real servers with planted faults: each answers 200 to every update."""
 
+import math
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -111,6 +112,19 @@ def test_a_server_that_stops_updating_is_stopped_at_the_next_proof(tmp_path: Pat
         train_a_little(model)
         with pytest.raises(SyncProofError, match="the weights of step 4"):
             sync.push(4)
+
+
+def test_a_model_that_training_has_broken_proves_nothing(tmp_path: Path, model: PreTrainedModel) -> None:
+    """Finite weights whose log-probs are NaN on both sides: no comparison of NaN may pass for equal."""
+    with faulty_server("none", tmp_path) as url:
+        sync = sync_with(url, tmp_path, model)
+        sync.canary(0)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(1e12)
+        with pytest.raises(SyncProofError, match=r"the weights of step 1.*NaN or infinite.*learning_rate"):
+            sync.push(1)
+    assert math.isnan(largest_gap([[0.0, 1.0]], [[0.0, math.nan]]))
 
 
 def test_the_canary_sees_each_tensor(model: PreTrainedModel) -> None:

@@ -1,0 +1,165 @@
+"""NET and ORD: addresses that lead to the service that is meant."""
+
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from orchestrator.addresses import ANY_ADDRESS, LOOPBACK, host_of, port_of
+from orchestrator.findings import Finding, skipped
+from orchestrator.kinds import generation_kind
+from orchestrator.rules.case import Case
+from orchestrator.rules.services import STARTED, asked_by_rewards, services, started
+from orchestrator.schema import AUTO
+
+
+def not_an_address(case: Case) -> Iterator[Finding]:
+    """A URL is one that can be connected to.
+
+    ## What it checks
+    `generation.url` and `reward.url`: http or https, a host and a port that exists.
+    ## Why it matters
+    The trainer would fail at its first request, after everything has started.
+    ## Bad
+        generation=external generation.url=http://localhost:99999
+        generation.host=::1
+        reward=external reward.url=localhost:9000/score reward.port=9000
+    ## Good
+        reward=external reward.url=http://localhost:9000
+    """
+    for name, part in services(case):
+        if not part.url:
+            continue
+        host, port = host_of(part.url), port_of(part.url)
+        bare_ipv6 = ":" in host and "[" not in part.url
+        if urlsplit(part.url).scheme not in ("http", "https") or not host or bare_ipv6:
+            problem = f"{name}.url = {part.url} is not an http address"
+        elif port != AUTO and not (isinstance(port, int) and 0 < port < 65536):
+            problem = f"{name}.url = {part.url} names no port that exists"
+        else:
+            continue
+        yield Finding(
+            values={f"{name}.url": part.url},
+            problem=problem,
+            why="The trainer connects to this address.",
+            fix=f"write {name}.url=http://127.0.0.1:{port_of(part.url) or 'PORT'}, or the name of the machine",
+        )
+
+
+def bind_address_as_destination(case: Case) -> Iterator[Finding]:
+    """A destination is an address that leads somewhere.
+
+    ## What it checks
+    Every address that something connects to (`generation.url`, `reward.url`, `reward.judge.url`, environments,
+    `launcher.main_address`, `trainer.args.vllm_server_host` and `vllm_server_base_url`): not 0.0.0.0 or ::, which only
+    mean "every interface" to a server. On one machine a warning, over several an error.
+    ## Why it matters
+    Linux sends it to the machine itself, other systems nowhere; a weight-sync group that is told to meet there waits
+    until its time-out.
+    ## Bad
+        generation.host=0.0.0.0 generation.trusted_network=true
+        +trainer.args.vllm_server_host=0.0.0.0
+        reward=external reward.url=http://0.0.0.0:9000
+    ## Good
+        generation.host=0.0.0.0 generation.trusted_network=true generation.url=http://127.0.0.1:auto
+    """
+    run = case.run
+    several = max(run.launcher.num_machines, 1) + run.generation.num_machines > 1
+    args = run.trainer.args
+    targets = {name + ".url": part.url for name, part in services(case)}
+    targets["launcher.main_address"] = run.launcher.main_address or ""
+    targets |= asked_by_rewards(case) | {
+        f"trainer.args.{key}": str(args.get(key) or "") for key in ("vllm_server_host", "vllm_server_base_url")
+    }
+    for path, target in targets.items():
+        host = host_of(target) if "//" in target else target.strip("[]")
+        if host in ANY_ADDRESS:
+            yield Finding(
+                severity="error" if several else "warning",
+                values={path: target},
+                problem=f"{path} = {target} is an address to listen on, not one to connect to",
+                why="It leads to this machine on Linux and nowhere elsewhere; a weight-sync group waits there in vain.",
+                fix=f"write {path}={target.replace(host, 'NAME-OF-THE-MACHINE' if several else '127.0.0.1')}",
+            )
+
+
+def loopback_over_machines(case: Case) -> Iterator[Finding]:
+    """Parts on several machines meet at an address that all of them reach.
+
+    ## What it checks
+    With several training machines: `launcher.main_address` is not loopback (a warning, for on the first machine itself
+    it works), and it or MASTER_ADDR in the environment is there. With machines that only generate: `generation.url` is
+    not loopback (an error).
+    ## Why it matters
+    127.0.0.1 is another machine on every machine: the processes wait for each other until the time-out.
+    ## Bad
+        launcher=torchrun launcher.num_machines=2 launcher.main_address=127.0.0.1
+        generation=vllm generation.num_machines=1
+    ## Good
+        launcher=torchrun launcher.num_machines=2 launcher.main_address=node1
+    """
+    launcher, generation = case.run.launcher, case.run.generation
+    address = launcher.main_address
+    if launcher.num_machines > 1 and not address and "MASTER_ADDR" not in case.facts.environment:
+        yield skipped(
+            f"where the {launcher.num_machines} training machines meet is left to their scheduler",
+            "set launcher.main_address, or check where MASTER_ADDR is set",
+        )
+    if launcher.num_machines > 1 and address in LOOPBACK:
+        yield Finding(
+            severity="warning",
+            values={"launcher.num_machines": launcher.num_machines, "launcher.main_address": address},
+            problem=f"{launcher.num_machines} machines are to meet at {address}, which is another one on each",
+            why="Their processes would wait for each other until the time-out.",
+            fix="set launcher.main_address to the first machine's name",
+        )
+    if generation_kind(generation).server and generation.num_machines > 0 and host_of(generation.url) in LOOPBACK:
+        yield Finding(
+            values={"generation.num_machines": generation.num_machines, "generation.url": generation.url},
+            problem=f"the generation server is on another machine, and generation.url is {generation.url}",
+            why="127.0.0.1 is the trainer's own machine.",
+            fix="set generation.url=http://NAME-OF-THAT-MACHINE:PORT",
+        )
+
+
+def no_address(case: Case) -> Iterator[Finding]:
+    """A service that somebody else runs has an address.
+
+    ## What it checks
+    `url` of external services.
+    ## Why it matters
+    Nothing starts such a service, so nothing can know where it is.
+    ## Bad
+        reward.kind=external reward.url=''
+    ## Good
+        reward=external reward.url=http://127.0.0.1:9000
+    """
+    for name, part in services(case):
+        reported = any(problem.path == f"{name}.url" for problem in case.problems)
+        if part.kind == "external" and not part.url and not reported:
+            yield Finding(
+                values={f"{name}.kind": part.kind, f"{name}.url": part.url},
+                problem=f"{name}.kind = external, and {name}.url is empty",
+                why="The run does not start this service, so it has to be told where it is.",
+                fix=f"set {name}.url=http://host:port, or {name}={STARTED[name]} to have it started",
+            )
+
+
+def interpreter_not_found(case: Case) -> Iterator[Finding]:
+    """A service's own interpreter exists.
+
+    ## What it checks
+    `generation.python` and `reward.python`: a program that can be run.
+    ## Why it matters
+    The service could not be started.
+    ## Bad
+        reward.python=/nowhere/bin/python
+    ## Good
+        reward.python=python3
+    """
+    for name, part in started(case):
+        if part.python and part.python not in case.facts.programs:
+            yield Finding(
+                values={f"{name}.python": part.python},
+                problem=f"{name}.python = {part.python} is no program that can be run",
+                why=f"The {name} server could not be started.",
+                fix="give the path of the interpreter in the service's environment: .../bin/python",
+            )

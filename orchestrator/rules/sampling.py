@@ -1,0 +1,249 @@
+"""NUM: how completions are drawn and compared."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from orchestrator.findings import Finding
+from orchestrator.kinds import generation_kind, through_our_client
+from orchestrator.rules.case import Case
+
+
+def sampling_out_of_range(case: Case) -> Iterator[Finding]:
+    """Sampling settings are ones that draw different completions.
+
+    ## What it checks
+    `temperature` >= 1e-5 (below it, servers decode greedily), 0 < `top_p` <= 1, `top_k` >= 0, 0 <= `min_p` <= 1 and
+    `repetition_penalty` > 0 in `trainer.args`.
+    ## Why it matters
+    At temperature 0 all completions of a group are equal: no spread, no advantage, nothing learned. The others make the
+    generation server refuse every request.
+    ## Bad
+        trainer.args.temperature=0
+        trainer.args.top_p=1.5
+        trainer.args.top_k=-1
+    ## Good
+        trainer.args.temperature=0.7 trainer.args.top_p=0.95 trainer.args.top_k=20
+    """
+    for key, (fits, legal) in SAMPLING.items():
+        value = case.run.trainer.args.get(key)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and not fits(value):
+            yield Finding(
+                values={f"trainer.args.{key}": value},
+                problem=f"trainer.args.{key} = {value} is outside {legal}",
+                why="The server would refuse it, or all completions of a group would be equal.",
+                fix=f"set it within {legal}, or remove it for TRL's default",
+            )
+
+
+SAMPLING: Mapping[str, tuple[Callable[[float], bool], str]] = {
+    "temperature": (lambda v: v >= 1e-5, "temperature >= 1e-5 (below it, servers decode greedily)"),
+    "top_p": (lambda v: 0 < v <= 1, "0 < top_p <= 1"),
+    "top_k": (lambda v: v >= 0, "top_k >= 0 (0 = off)"),
+    "min_p": (lambda v: 0 <= v <= 1, "0 <= min_p <= 1"),
+    "repetition_penalty": (lambda v: v > 0, "repetition_penalty > 0"),
+}
+
+
+def biased_importance_ratio(case: Case) -> Iterator[Finding]:
+    """Importance sampling compares probabilities of one distribution.
+
+    ## What it checks
+    TRL's importance-sampling correction for vLLM (on by default) beside `top_p < 1`, `top_k` or `min_p`, on TRL's own
+    vLLM path.
+    ## Why it matters
+    The server's log-probs are those of the cut distribution, the trainer's of the whole vocabulary: every ratio is off
+    by the mass that was cut. A warning: people train so.
+    ## Bad
+        generation=vllm trainer.args.top_p=0.9
+        generation=colocate trainer.args.top_k=20 trainer.args.vllm_importance_sampling_correction=true
+    ## Good
+        generation=vllm trainer.args.top_p=0.9 trainer.args.vllm_importance_sampling_correction=false
+        generation=vllm
+    """
+    run, args = case.run, case.run.trainer.args
+    corrected = args.get("vllm_importance_sampling_correction", True) is True and run.trainer.kind == "grpo"
+    if not corrected or through_our_client(run) or not generation_kind(run.generation).vllm:
+        return
+    cut = {
+        key: args[key] for key, is_cut in CUTS.items() if isinstance(args.get(key), (int, float)) and is_cut(args[key])
+    }
+    if cut:
+        yield Finding(
+            severity="warning",
+            values={f"trainer.args.{key}": value for key, value in cut.items()}
+            | {
+                "trainer.args.vllm_importance_sampling_correction": args.get(
+                    "vllm_importance_sampling_correction", True
+                )
+            },
+            problem="the server samples from a cut distribution ("
+            + ", ".join(f"{key} = {value}" for key, value in cut.items())
+            + "), and importance sampling compares it with the whole one",
+            why="Every ratio is off by the probability that was cut away.",
+            fix="set trainer.args.vllm_importance_sampling_correction=false, or sample from the whole distribution",
+        )
+
+
+CUTS: Mapping[str, Callable[[float], bool]] = {
+    "top_p": lambda v: v < 1,
+    "top_k": lambda v: v > 0,
+    "min_p": lambda v: v > 0,
+}
+
+
+def head_precision_differs(case: Case) -> Iterator[Finding]:
+    """The last layer computes in the same precision on both sides.
+
+    ## What it checks
+    `trainer.args.cast_lm_head_to_fp32` against the server's `hf_overrides: {head_dtype: float32}`, where the model is
+    not float32 anyway. A warning.
+    ## Why it matters
+    The logits differ by rounding, and with them the log-probs: a larger KL from the first step on.
+    ## Bad
+        generation=vllm model.dtype=bfloat16 'generation.args={hf_overrides: {head_dtype: float32}}'
+        generation=vllm model.dtype=bfloat16 trainer.args.cast_lm_head_to_fp32=true
+    ## Good
+        generation=vllm model.dtype=bfloat16
+    """
+    run = case.run
+    overrides = run.generation.args.get("hf_overrides")
+    served = run.generation.dtype == "float32" or (
+        isinstance(overrides, dict) and overrides.get("head_dtype") == "float32"
+    )
+    trained = run.model.dtype == "float32" or run.trainer.args.get("cast_lm_head_to_fp32") is True
+    if "float32" in (run.model.dtype, run.generation.dtype) or served == trained:
+        return  # different dtypes of the whole model are MOD002's
+    yield Finding(
+        severity="warning",
+        values={
+            "trainer.args.cast_lm_head_to_fp32": trained,
+            "generation.args.hf_overrides.head_dtype": "float32" if served else run.generation.dtype,
+        },
+        problem=f"the {'server' if served else 'trainer'} computes the last layer in float32, the "
+        f"{'trainer' if served else 'server'} in {run.model.dtype}",
+        why="Log-probs differ by rounding; the KL starts above zero.",
+        fix="set both: trainer.args.cast_lm_head_to_fp32=true and generation.args.hf_overrides={head_dtype: float32}",
+    )
+
+
+def scaling_ignored(case: Case) -> Iterator[Finding]:
+    """Settings of the advantage are ones that the chosen aggregation reads.
+
+    ## What it checks
+    `scale_rewards` other than TRL's default beside `multi_objective_aggregation: normalize_then_sum` (GDPO), which has
+    its own normalisation; and that GDPO has at least two functions.
+    ## Why it matters
+    TRL does not read `scale_rewards` there: the advantages are scaled all the same.
+    ## Bad
+        trainer.args.multi_objective_aggregation=normalize_then_sum trainer.args.scale_rewards=none
+        trainer.args.multi_objective_aggregation=normalize_then_sum
+    ## Good
+        trainer.args.scale_rewards=none
+    """
+    args = case.run.trainer.args
+    if args.get("multi_objective_aggregation") != "normalize_then_sum":
+        return
+    given = args.get("scale_rewards")
+    if given not in (None, True, "group"):
+        yield Finding(
+            severity="warning",
+            values={
+                "trainer.args.scale_rewards": given,
+                "trainer.args.multi_objective_aggregation": "normalize_then_sum",
+            },
+            problem=f"scale_rewards = {given} changes nothing under normalize_then_sum",
+            why="Each reward is divided by its group's spread before the sum, whatever scale_rewards says.",
+            fix="remove trainer.args.scale_rewards, or use multi_objective_aggregation=sum_then_normalize",
+        )
+    functions = case.run.reward.functions
+    if len(functions) == 1:
+        yield Finding(
+            severity="warning",
+            values={
+                "trainer.args.multi_objective_aggregation": "normalize_then_sum",
+                "reward.functions": [function.name for function in functions],
+            },
+            problem="normalize_then_sum normalises each reward by itself, and there is one",
+            why="It is then the same as sum_then_normalize, with a second normalisation over the batch.",
+            fix="add a reward function, or remove trainer.args.multi_objective_aggregation",
+        )
+
+
+SEQUENCE_KEYS = ("cp_size", "sp_size", "parallelism_config_cp_size", "parallelism_config_sp_size")
+
+
+def sequence_parallel(case: Case) -> Iterator[Finding]:
+    """Sequences are not split over GPUs where the trainer cannot do it.
+
+    ## What it checks
+    `cp_size` and `sp_size` above 1 in `trainer.args.parallelism_config` or in an accelerate file, with TRL's GRPO
+    trainers.
+    ## Why it matters
+    TRL refuses it when the config is built: GRPO makes its inputs inside the trainer, where they are not split.
+    ## Bad
+        'trainer.args.parallelism_config={cp_size: 2}'
+        launcher=accelerate launcher.config=acc.yaml
+        facts: {"launcher_config": {"num_processes": 2, "parallelism_config": {"parallelism_config_sp_size": 2}}}
+    ## Good
+        'trainer.args.parallelism_config={cp_size: 1}'
+    """
+    if case.run.trainer.kind not in ("grpo", "rloo", "async_grpo"):
+        return
+    launched = case.facts.launcher_config
+    file = launched.get("parallelism_config") if isinstance(launched, Mapping) else None
+    places = {
+        "trainer.args.parallelism_config": case.run.trainer.args.get("parallelism_config"),
+        f"{case.run.launcher.config}: parallelism_config": file,
+    }
+    for path, config in places.items():
+        sizes = config if isinstance(config, Mapping) else {}
+        for key in SEQUENCE_KEYS:
+            size = sizes.get(key)
+            if isinstance(size, int) and size > 1:
+                yield Finding(
+                    values={f"{path}.{key}": size, "trainer.kind": case.run.trainer.kind},
+                    problem=f"{key} = {size}: {case.run.trainer.kind} does not split sequences over GPUs",
+                    why="TRL refuses it when the trainer's config is built.",
+                    fix=f"set {key} to 1; ZeRO-3 or gradient checkpointing save memory for long completions",
+                )
+
+
+def refused_combination(case: Case) -> Iterator[Finding]:
+    """Arguments that TRL refuses together, once the model has loaded, are not together.
+
+    ## What it checks
+    What trl 1.16's GRPOTrainer raises for after its config is built: `sync_ref_model` without a reference model
+    (`beta` = 0) or with adapters; `loss_type: vespo` with vLLM's importance sampling per sequence. What the
+    config's own class refuses is found by `orchestrate check --deep`.
+    ## Why it matters
+    The message comes after the model has loaded on every GPU.
+    ## Bad
+        trainer.args.sync_ref_model=true
+        generation=vllm trainer.args.loss_type=vespo trainer.args.vllm_importance_sampling_mode=sequence_mask
+    ## Good
+        trainer.args.sync_ref_model=true trainer.args.beta=0.04
+    """
+    run, args = case.run, case.run.trainer.args
+    if run.trainer.kind != "grpo":
+        return
+    beta = args.get("beta") or 0
+    if args.get("sync_ref_model") is True and (not beta or run.trainer.lora.r is not None):
+        yield Finding(
+            values={
+                "trainer.args.sync_ref_model": True,
+                "trainer.args.beta": beta,
+                "trainer.lora.r": run.trainer.lora.r,
+            },
+            problem="sync_ref_model copies the policy to a reference model, and there is none: "
+            + ("beta = 0" if not beta else "with adapters the base model is the reference"),
+            why="TRL refuses to build the trainer.",
+            fix="remove trainer.args.sync_ref_model" + (", or set trainer.args.beta above 0" if not beta else ""),
+        )
+    mode = args.get("vllm_importance_sampling_mode", "sequence_mask")
+    corrected = args.get("vllm_importance_sampling_correction", True) is True and not through_our_client(run)
+    if args.get("loss_type") == "vespo" and generation_kind(run.generation).vllm and corrected and "token" not in mode:
+        yield Finding(
+            values={"trainer.args.loss_type": "vespo", "trainer.args.vllm_importance_sampling_mode": mode},
+            problem=f"loss_type = vespo needs importance sampling per token, not {mode}",
+            why="TRL refuses to build the trainer.",
+            fix="set trainer.args.vllm_importance_sampling_mode=token_truncate",
+        )
