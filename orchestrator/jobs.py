@@ -38,22 +38,24 @@ class JobResult:
     reason: str = ""
 
 
-def check_job(composer: Composer, overrides: Sequence[str], cache: FactsCache | None = None) -> CheckedJob:
-    """Raises CommandLineError and RecipeError; everything else is a finding."""
+def check_job(
+    composer: Composer, overrides: Sequence[str], cache: FactsCache | None = None, *, online: bool = False
+) -> CheckedJob:
+    """`online` lets the facts ask the hub. Raises CommandLineError and RecipeError; everything else is a finding."""
     with composer.lent(overrides) as composed:
-        return check_composed(composed, cache)
+        return check_composed(composed, cache, online=online)
 
 
-def checked_jobs(composer: Composer, jobs: Sequence[Sequence[str]]) -> list[CheckedJob]:
+def checked_jobs(composer: Composer, jobs: Sequence[Sequence[str]], *, online: bool = False) -> list[CheckedJob]:
     """Every job of a request. Raises RecipeError, which names the jobs, when any of them does not compose."""
     if len(jobs) == 1:
-        return [check_job(composer, jobs[0])]
+        return [check_job(composer, jobs[0], online=online)]
     cache = FactsCache()  # facts of one moment: what two jobs ask for alike is looked up once
     checked: list[CheckedJob] = []
     broken: dict[str, list[str]] = {}
     for number, overrides in enumerate(jobs):
         try:
-            checked.append(check_job(composer, overrides, cache))
+            checked.append(check_job(composer, overrides, cache, online=online))
         except RecipeError as error:
             broken.setdefault(str(error), []).append(f"job {number} ({' '.join(map(shown_override, overrides))})")
     if broken:
@@ -61,10 +63,10 @@ def checked_jobs(composer: Composer, jobs: Sequence[Sequence[str]]) -> list[Chec
     return checked
 
 
-def check_composed(composed: Composed, cache: FactsCache | None = None) -> CheckedJob:
+def check_composed(composed: Composed, cache: FactsCache | None = None, *, online: bool = False) -> CheckedJob:
     """What the recipe accepts (`ignore`) and what nobody may read (secrets) is settled here, once, for every reader."""
     run, problems = resolve(composed.raw)
-    facts = gather(run, cache)
+    facts = gather(run, cache, online=online)
     case = Case(run=run, facts=facts, problems=problems, rejected=tuple(map(shown_override, composed.rejected)))
     findings = [without_secrets(marked(finding, run.ignore)) for finding in check(case)]
     return CheckedJob(overrides=composed.overrides, run=run, facts=facts, findings=findings)

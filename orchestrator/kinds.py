@@ -31,6 +31,7 @@ STARTED_REWARD = "local"
 
 STARTABLE = {
     "generation.kind": ("embedded", "external"),
+    "generation.weight_sync.backend": ("safetensors",),
     "trainer.kind": ("grpo",),
     "launcher.kind": ("python",),
 }
@@ -45,7 +46,7 @@ def through_our_client(run: RunConfig) -> bool:
     """Completions are asked for by our rollout code; otherwise TRL's own vLLM or transformers path generates."""
     kind = generation_kind(run.generation)
     own = run.trainer.kind in ("grpo", "rloo", "online_dpo", "ppo")
-    return own and kind.server and not (kind.vllm and run.generation.weight_sync.backend == "nccl")
+    return own and kind.server and run.generation.weight_sync.backend != "nccl"
 
 
 def not_startable(run: RunConfig) -> Iterator[tuple[str, str]]:
@@ -55,4 +56,6 @@ def not_startable(run: RunConfig) -> Iterator[tuple[str, str]]:
         "trainer.kind": run.trainer.kind,
         "launcher.kind": run.launcher.kind,
     }
+    if generation_kind(run.generation).server:
+        chosen["generation.weight_sync.backend"] = run.generation.weight_sync.backend
     return ((path, kind) for path, kind in chosen.items() if kind not in STARTABLE[path])

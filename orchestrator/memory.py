@@ -8,6 +8,8 @@ from orchestrator.schema import RunConfig
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 GIB = 2**30
+LIGHT_OPTIMIZERS = ("adafactor", "sgd", "adalomo", "lomo", "galore")
+"""First words of TrainingArguments' `optim` that keep no two moments a weight."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +48,12 @@ def trainer_need(run: RunConfig, params: float, world: int) -> Need:
         total = params * (kept + (16.0 - kept) * moments / world)
         terms = f"{_billions(params)} x ({kept:g} + {(16 - kept) * moments:g}/{world}) B (ZeRO-{stage})"
     else:
-        total = params * width * 4
-        terms = f"{_billions(params)} x {width} B x 4 (weights, gradients, two moments)"
+        light = str(run.trainer.args.get("optim", "")).split("_")[0] in LIGHT_OPTIMIZERS or "8bit" in str(
+            run.trainer.args.get("optim", "")
+        )
+        copies = 2 if light else 4
+        total = params * width * copies
+        terms = f"{_billions(params)} x {width} B x {copies} (weights, gradients{'' if light else ', two moments'})"
     if reference:
         total += reference / (world if stage == 3 else 1)
         terms += f" + {_billions(params)} x {width} B reference model"
@@ -68,7 +74,9 @@ def generation_need(run: RunConfig, model: ModelFacts, params: float, size: int)
     if heads and head_dim and layers:
         vectors = 2 if heads > 1 else 1
         cache = 1.0 * vectors * layers * heads * head_dim * width * tokens / size
-        terms += f" + {vectors} x {layers} layers x {heads} heads x {head_dim} x {width} B x {tokens} tokens / {size} KV cache"
+        terms += (
+            f" + {vectors} x {layers} layers x {heads} heads x {head_dim} x {width} B x {tokens} tokens / {size} KV"
+        )
     return Need(bytes=weights + cache, terms=terms)
 
 

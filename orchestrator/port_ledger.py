@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.addresses import LOOPBACK, host_of, port_of
+from orchestrator.addresses import host_of, is_loopback, port_of
 from orchestrator.kinds import STARTED_REWARD, generation_kind
 from orchestrator.schema import RunConfig
 
@@ -20,15 +20,21 @@ class Port:
     """`auto` = picked when the run starts, free by construction."""
     started: bool
     """The run opens it; otherwise somebody else listens there."""
+    url: str = ""
+    """The whole address, of what somebody else runs."""
 
 
 def ports(run: RunConfig) -> Iterator[Port]:
     """API, reward, weight-sync group and rendezvous ports, and those of judges and environments on this machine."""
     generation, reward, kind = run.generation, run.reward, generation_kind(run.generation)
     if kind.server and (kind.started or _here(generation.url)) and generation.num_machines == 0:
-        yield Port(part="generation", path="generation.port", number=generation.port, started=kind.started)
+        yield Port(
+            part="generation", path="generation.port", number=generation.port, started=kind.started, url=generation.url
+        )
     if reward.kind != "inprocess" and (reward.kind == STARTED_REWARD or _here(reward.url)):
-        yield Port(part="reward", path="reward.port", number=reward.port, started=reward.kind == STARTED_REWARD)
+        yield Port(
+            part="reward", path="reward.port", number=reward.port, started=reward.kind == STARTED_REWARD, url=reward.url
+        )
     if kind.server and kind.vllm and generation.weight_sync.backend == "nccl":
         path, number = "generation.weight_sync.port", generation.weight_sync.port
         yield Port(part="weight sync", path=path, number=number, started=True)
@@ -40,8 +46,8 @@ def ports(run: RunConfig) -> Iterator[Port]:
     for path, url in others.items():
         number_there: Any = port_of(url) if url else None
         if url and _here(url) and isinstance(number_there, int):
-            yield Port(part=path.split(".")[1], path=path, number=number_there, started=False)
+            yield Port(part=path.split(".")[1], path=path, number=number_there, started=False, url=url)
 
 
 def _here(url: str) -> bool:
-    return host_of(url) in LOOPBACK
+    return is_loopback(host_of(url))

@@ -26,7 +26,7 @@ def is_secret(path: str) -> bool:
     """Whether a setting is called like a secret: a variable in some `env` (as rule SEC003 has it), or an argument."""
     *holders, name = path.split(".")
     if "env" in holders or name.isupper():  # also below a misspelt `env`
-        return SECRET_NAME.search(name) is not None and "TOKENIZERS" not in name
+        return SECRET_NAME.search(name) is not None
     return _SETTING.search(name) is not None
 
 

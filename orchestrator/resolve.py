@@ -135,6 +135,12 @@ def _fit(field: _Field, value: Any, where: str, problems: list[Problem], source:
         return ABSENT
     if field.annotation == "str" and isinstance(plain, (int, float)) and not isinstance(plain, bool):
         plain = str(plain)  # model.name=7 is the name "7", as for Hydra
+    if field.annotation == "dict[str, str]" and isinstance(plain, dict):
+        plain = {name: _as_variable(item) for name, item in plain.items()}
+        for name, item in list(plain.items()):
+            if not isinstance(item, str):
+                problems.append(Problem(kind="type", path=f"{where}.{name}", value=item, expected="str", source=source))
+                del plain[name]
     expected = ""
     if field.section or not accepts(field.annotation, plain):
         expected = readable(field.annotation)
@@ -148,6 +154,13 @@ def _fit(field: _Field, value: Any, where: str, problems: list[Problem], source:
         problems.append(Problem(kind="choice", path=where, value=plain, expected=words, source=source))
         return ABSENT
     return float(plain) if field.annotation == "float" else plain
+
+
+def _as_variable(value: Any) -> Any:
+    """An environment variable is text: `OMP_NUM_THREADS: 4` is "4", `true` is "true", as a shell has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, (int, float)) else value
 
 
 def _element(cls: Any, items: ListConfig, index: int, where: str, problems: list[Problem]) -> Any:

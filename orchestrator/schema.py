@@ -28,6 +28,8 @@ class ModelConfig:
     """Type of the trained weights."""
     trust_remote_code: bool = False
     """Run Python code that comes with the checkpoint. SEC002 warns."""
+    attn_implementation: str | None = None
+    """Attention code of transformers in the trainer, e.g. sdpa or flash_attention_2; None = transformers' choice."""
     add_tokens: list[str] = field(default_factory=list)
     """Tokens that the trainer adds to tokenizer and embedding first. A server that loads `name` lacks them."""
 
@@ -223,7 +225,8 @@ class LoraConfig:
     r: int | None = None
     """Rank; None = all weights are trained."""
     lora_alpha: float | None = None
-    target_modules: list[str] | None = None
+    target_modules: list[str] | str | None = None
+    """Names of modules, or all-linear."""
 
 
 @dataclass(kw_only=True)

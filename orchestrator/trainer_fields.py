@@ -52,11 +52,14 @@ def trainer_fields(kind: str) -> Mapping[str, FieldFact]:
     module, name = config.split(":")
     fields = class_fields(module, name)
     fields |= {key: replace(fields[key], choices=words) for key, words in _WORDS.items() if key in fields}
-    return fields | {key: replace(fields[key], annotation=wider) for key, wider in _WIDER.items() if key in fields}
+    wider = _WIDER | _WIDER_BY_KIND.get(kind, {})
+    return fields | {key: replace(fields[key], annotation=text) for key, text in wider.items() if key in fields}
 
 
-# Annotated more narrowly than the class accepts: TRL maps the booleans of older recipes itself.
-_WIDER = {"scale_rewards": "str | bool"}
+# Annotated more narrowly than the class accepts: TRL maps the booleans of older recipes itself, transformers reads
+# lists of fsdp's words, and online DPO's beta may be one number an epoch.
+_WIDER = {"scale_rewards": "str | bool", "fsdp": "str | bool | list[str] | None"}
+_WIDER_BY_KIND = {"online_dpo": {"beta": "float | list[float]"}}
 
 # Words that trl 1.16's GRPOTrainer compares with, and raises for others only once it trains.
 _WORDS = {

@@ -15,15 +15,16 @@ from orchestrator.redact import without_secrets
 
 
 def deep_check(
-    composer: Composer, jobs: Sequence[Sequence[str]], *, deadline_s: float = DEADLINE_S
+    composer: Composer, jobs: Sequence[Sequence[str]], *, online: bool = False, deadline_s: float = DEADLINE_S
 ) -> list[CheckedJob]:
     """The jobs with the findings of the offline and of the deep rules. Raises RecipeError.
 
     The offline rules run twice: first for what need not be asked, then with the prompts counted.
     """
-    first = checked_jobs(composer, jobs)
+    first = checked_jobs(composer, jobs, online=online)
     answers = [_remembered(job, learned) for job, learned in zip(first, learn(first, deadline_s), strict=True)]
-    return [_with_deep(job, learned) for job, learned in zip(checked_jobs(composer, jobs), answers, strict=True)]
+    counted = checked_jobs(composer, jobs, online=online)
+    return [_with_deep(job, learned) for job, learned in zip(counted, answers, strict=True)]
 
 
 def _with_deep(job: CheckedJob, answers: Answers) -> CheckedJob:

@@ -68,6 +68,7 @@ def _combined(
         vocab_size=vocab_size,
         max_positions=config.max_positions,
         num_tokens=tokenizer.num_tokens,
+        num_base_tokens=tokenizer.num_base_tokens,
         has_chat_template=tokenizer.has_chat_template,
         num_heads=config.num_heads,
         num_kv_heads=config.num_kv_heads,

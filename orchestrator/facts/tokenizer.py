@@ -20,6 +20,7 @@ class TokenizerFacts:
     """None = the files do not say."""
 
     num_tokens: int | None
+    num_base_tokens: int | None
     eos_id: int | None
     sha256: str | None
     prompt_files_sha256: str | None
@@ -29,9 +30,11 @@ class TokenizerFacts:
 def tokenizer_facts(folder: Path) -> TokenizerFacts:
     """Raises OSError, ValueError, KeyError and TypeError on files that are none of a tokenizer's."""
     path, config = folder / "tokenizer.json", object_if_there(folder / "tokenizer_config.json")
-    known = _ids(object_if_there(path), config)
+    tokenizer = object_if_there(path)
+    known = _ids(tokenizer, config)
     return TokenizerFacts(
         num_tokens=1 + max(known.values(), default=-1) if path.is_file() else None,
+        num_base_tokens=1 + max(_base_ids(tokenizer).values(), default=-1) if path.is_file() else None,
         eos_id=known.get(_eos_token(folder, config)),
         sha256=sha256(path.read_bytes()).hexdigest() if path.is_file() else None,
         prompt_files_sha256=_digest(folder),
@@ -45,11 +48,15 @@ def _ids(tokenizer: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, i
     added = config.get("added_tokens_decoder", {}).items()
     known = {token["content"]: int(number) for number, token in added}
     if tokenizer:
-        vocab = tokenizer["model"]["vocab"]
-        # Unigram models keep a list of (token, score), the others a mapping.
-        known |= vocab if isinstance(vocab, dict) else {token: number for number, (token, _) in enumerate(vocab)}
+        known |= _base_ids(tokenizer)
         known |= {token["content"]: token["id"] for token in tokenizer.get("added_tokens") or []}
     return known
+
+
+def _base_ids(tokenizer: Mapping[str, Any]) -> Mapping[str, int]:
+    """Unigram models keep a list of (token, score), the others a mapping."""
+    vocab = tokenizer["model"]["vocab"]
+    return vocab if isinstance(vocab, dict) else {token: number for number, (token, _) in enumerate(vocab)}
 
 
 def _eos_token(folder: Path, config: Mapping[str, Any]) -> str:

@@ -32,6 +32,8 @@ class ModelFacts:
     num_tokens: int | None
     """Tokens of the tokenizer, added ones included; None without a tokenizer.json."""
     has_chat_template: bool
+    num_base_tokens: int | None = None
+    """Tokens of the tokenizer without the added ones."""
     num_heads: int | None = None
     """Attention heads."""
     num_kv_heads: int | None = None

@@ -1,7 +1,6 @@
 """NET and ORD: addresses that lead to the service that is meant."""
 
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 from orchestrator.addresses import ANY_ADDRESS, LOOPBACK, host_of, port_of
 from orchestrator.findings import Finding, skipped
@@ -30,7 +29,7 @@ def not_an_address(case: Case) -> Iterator[Finding]:
             continue
         host, port = host_of(part.url), port_of(part.url)
         bare_ipv6 = ":" in host and "[" not in part.url
-        if urlsplit(part.url).scheme not in ("http", "https") or not host or bare_ipv6:
+        if not part.url.startswith(("http://", "https://")) or not host or bare_ipv6:
             problem = f"{name}.url = {part.url} is not an http address"
         elif port != AUTO and not (isinstance(port, int) and 0 < port < 65536):
             problem = f"{name}.url = {part.url} names no port that exists"
@@ -50,7 +49,7 @@ def bind_address_as_destination(case: Case) -> Iterator[Finding]:
     ## What it checks
     Every address that something connects to (`generation.url`, `reward.url`, `reward.judge.url`, environments,
     `launcher.main_address`, `trainer.args.vllm_server_host` and `vllm_server_base_url`): not 0.0.0.0 or ::, which only
-    mean "every interface" to a server. On one machine a warning, over several an error.
+    mean "every interface" to a server. A warning, and an error where the two ends are on different machines.
     ## Why it matters
     Linux sends it to the machine itself, other systems nowhere; a weight-sync group that is told to meet there waits
     until its time-out.
@@ -62,7 +61,11 @@ def bind_address_as_destination(case: Case) -> Iterator[Finding]:
         generation.host=0.0.0.0 generation.trusted_network=true generation.url=http://127.0.0.1:auto
     """
     run = case.run
-    several = max(run.launcher.num_machines, 1) + run.generation.num_machines > 1
+    across = set()
+    if run.generation.num_machines > 0:
+        across |= {"generation.url", "trainer.args.vllm_server_host", "trainer.args.vllm_server_base_url"}
+    if run.launcher.num_machines > 1:
+        across.add("launcher.main_address")
     args = run.trainer.args
     targets = {name + ".url": part.url for name, part in services(case)}
     targets["launcher.main_address"] = run.launcher.main_address or ""
@@ -72,6 +75,7 @@ def bind_address_as_destination(case: Case) -> Iterator[Finding]:
     for path, target in targets.items():
         host = host_of(target) if "//" in target else target.strip("[]")
         if host in ANY_ADDRESS:
+            several = path in across
             yield Finding(
                 severity="error" if several else "warning",
                 values={path: target},

@@ -80,6 +80,13 @@ def _unknown_engine_args(case: Case) -> Iterator[Finding]:
                 yield _unknown(f"generation.args.{key}", value, f"generation.args.{key}", known, ())
 
 
+def _similar(unknown: str, near: Sequence[str]) -> list[str]:
+    """The key of the most similar spelling; only what differs counts, or a long common path would make all alike."""
+    path, _, last = unknown.rpartition(".")
+    names = {key.removeprefix(f"{path}."): key for key in near if key.startswith(f"{path}.") or not path}
+    return [names[name] for name in get_close_matches(last if path else unknown, names, n=1, cutoff=0.6)]
+
+
 RENAMED = {
     "max_prompt_length": "limits.prompt_length",
     "max_response_length": "limits.completion_length",
@@ -114,7 +121,7 @@ def _unknown(path: str, value: object, unknown: str, near: tuple[str, ...], else
     last = unknown.rpartition(".")[2]
     same = [key for key in (*near, *elsewhere) if key.rpartition(".")[2] == last]
     renamed = [RENAMED[last]] if last in RENAMED else []
-    match = same[:1] or renamed or get_close_matches(unknown, near, n=1, cutoff=0.6)
+    match = same[:1] or renamed or _similar(unknown, near)
     suggestion = match[0] + path.removeprefix(unknown) if match else ""
     return Finding(
         values={path: value},
@@ -177,7 +184,8 @@ def _wrong(path: str, value: object, expected: str) -> Finding:
         values={path: value},
         problem=f"{path} = {value!r} is not of type {expected}",
         why="The part that reads it would fail when it starts, after the others have loaded.",
-        fix=f"give {path} a value of type {expected}",
+        fix=f"give {path} a value of type {expected}"
+        + (f'; YAML reads a bare no, off, yes or on as a boolean: write {path}: "no"' if value is False else ""),
     )
 
 

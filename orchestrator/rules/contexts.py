@@ -1,5 +1,6 @@
 """LEN: budgets beyond one request: several turns, judges, environments, engines, and answers that need their room."""
 
+import re
 from collections.abc import Iterator
 
 from orchestrator.budgets import COMPLETION, prompts
@@ -9,6 +10,7 @@ from orchestrator.kinds import generation_kind
 from orchestrator.rules.case import Case
 from rewards.signature import Signature
 
+ANSWER = re.compile(r"answer|solution|gold|response|completion|target|reference|output", re.IGNORECASE)
 CHARS_PER_TOKEN = 4
 """English text in a large vocabulary; a smaller vocabulary needs more tokens for the same text."""
 
@@ -161,7 +163,8 @@ def answers_need_more_room(case: Case) -> Iterator[Finding]:
     """A completion may be as long as the data's own answers.
 
     ## What it checks
-    Every text column that a reward function reads: half of its values are longer than a completion may be (four
+    Every text column that a reward function reads and that is called like an answer (answer, solution, gold, response,
+    completion, target, reference, output): half of its values are longer than a completion may be (four
     characters a token). A warning.
     ## Why it matters
     Completions are cut before their answer; a verifier that needs the end gives 0 to each, and nothing is learned for
@@ -181,7 +184,7 @@ def answers_need_more_room(case: Case) -> Iterator[Finding]:
         if isinstance(signature, Signature)
         for column in (*signature.required, *signature.optional)
     }
-    for column in sorted(read & data.text_chars.keys()):
+    for column in sorted(name for name in read & data.text_chars.keys() if ANSWER.search(name)):
         chars = data.text_chars[column]
         if chars > completion * CHARS_PER_TOKEN:
             yield Finding(

@@ -21,6 +21,8 @@ def data_unreadable(case: Case) -> Iterator[Finding]:
     ## Good
         data=jsonl data.path=tests/rules/rows.jsonl data.rows=null evaluation.rows=0
     """
+    if _own_data(case):
+        return
     if isinstance(case.facts.data, str) and case.is_sound("data.path") and case.is_sound("data.rows"):
         yield Finding(
             values={"data.source": case.run.data.source, "data.path": case.run.data.path},
@@ -28,6 +30,11 @@ def data_unreadable(case: Case) -> Iterator[Finding]:
             why="There would be nothing to train on.",
             fix="correct the file or the data settings",
         )
+
+
+def _own_data(case: Case) -> bool:
+    """A foreign trainer reads its own data."""
+    return case.run.trainer.kind == "command"
 
 
 def heldout_unreadable(case: Case) -> Iterator[Finding]:
@@ -44,7 +51,7 @@ def heldout_unreadable(case: Case) -> Iterator[Finding]:
         data=jsonl data.path=tests/rules/rows.jsonl data.heldout_path=tests/rules/rows.jsonl evaluation.rows=2
         evaluation.rows=0
     """
-    if isinstance(case.facts.heldout, str):
+    if isinstance(case.facts.heldout, str) and not _own_data(case):
         yield Finding(
             values={"evaluation.rows": case.run.evaluation.rows, "data.heldout_path": case.run.data.heldout_path},
             problem=case.facts.heldout,
@@ -67,7 +74,7 @@ def fewer_rows_than_prompts(case: Case) -> Iterator[Finding]:
     """
     plan = run_batches(case.run)
     data = case.facts.data
-    if plan is None or isinstance(data, str) or plan.generation_batch % plan.group:
+    if plan is None or isinstance(data, str) or plan.generation_batch % plan.group or _own_data(case):
         return
     prompts = plan.generation_batch // plan.group
     if data.rows < prompts:
@@ -78,6 +85,9 @@ def fewer_rows_than_prompts(case: Case) -> Iterator[Finding]:
             fix=f"set data.rows to at least {prompts}, or lower the batch",
         )
 
+
+WITHHELD = ("completion", "environment")
+"""TRL keeps these from reward functions, and does no harm with them otherwise."""
 
 RESERVED = (
     "completion",
@@ -107,9 +117,15 @@ def reserved_column(case: Case) -> Iterator[Finding]:
         data.columns.gold=answer reward.functions.0.target=tests/rules/no_columns.py:score
     """
     data = case.facts.data
-    columns = () if isinstance(data, str) else data.columns
+    columns = () if isinstance(data, str) or _own_data(case) else data.columns
+    read = {
+        name
+        for signature in case.facts.signatures.values()
+        if not isinstance(signature, str)
+        for name in signature.parameters
+    }
     for column in RESERVED:
-        if column in columns:
+        if column in columns and (column not in WITHHELD or column in read):
             yield Finding(
                 values={"data columns": ", ".join(columns)},
                 problem=f"the data have a column {column}, which is a name of the trainer's",

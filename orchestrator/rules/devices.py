@@ -21,6 +21,12 @@ def _gpus(case: Case) -> int | None:
     return None if isinstance(case.facts.gpus, str) else len(case.facts.gpus)
 
 
+def written_for_elsewhere(case: Case) -> bool:
+    """The recipe declares other hardware than is here, so that what this machine has decides nothing."""
+    declared, seen = case.run.hardware.gpus, case.facts.gpus
+    return declared is not None and not isinstance(seen, str) and len(seen) != declared
+
+
 def gpu_taken_twice(case: Case) -> Iterator[Finding]:
     """No GPU is given to two parts that each think it theirs.
 
@@ -48,7 +54,7 @@ def gpu_taken_twice(case: Case) -> Iterator[Finding]:
         if one.own_machines or other.own_machines:
             continue
         both = sorted(set(one.named or ()) & set(other.named or ()))
-        if both:
+        if both and not _may_share(case, one, other):
             gpus = f"GPU {both[0]} is" if len(both) == 1 else f"GPUs {', '.join(map(str, both))} are"
             yield Finding(
                 values={one.path: list(one.named or ()), other.path: list(other.named or ())},
@@ -56,6 +62,16 @@ def gpu_taken_twice(case: Case) -> Iterator[Finding]:
                 why="Both would load there; NCCL refuses two ranks on one GPU, and memory is counted twice.",
                 fix="give each part GPUs of its own, or share on purpose with generation=colocate",
             )
+
+
+def _may_share(case: Case, one: Claim, other: Claim) -> bool:
+    """Two engines that each take a share of the memory (DEV008 adds them up); without NCCL between them, also a trainer
+    and a server with a share."""
+    parts = {one.part, other.part}
+    if "judge" in parts:
+        return all(claim.memory_share is not None or claim.part == "trainer" for claim in (one, other))
+    generation = case.run.generation
+    return "gpu_memory_utilization" in generation.args and generation.weight_sync.backend != "nccl"
 
 
 def too_few_gpus(case: Case) -> Iterator[Finding]:
@@ -93,21 +109,26 @@ def too_few_gpus(case: Case) -> Iterator[Finding]:
             "set hardware.gpus, or check on the machine that trains",
         )
         return
-    shared = [claim for claim in ledger if not claim.own_machines]
-    machines = case.run.hardware.machines or case.run.launcher.num_machines
-    groups: list[tuple[list[Claim], int]] = [(shared, machines)] if shared else []
-    if case.run.hardware.machines is None:
-        groups += [([claim], claim.machines) for claim in ledger if claim.own_machines]
-    else:
-        groups = [(list(ledger), machines)]
-    for group, count in groups:
-        needed = sum(claim.per_machine * claim.machines for claim in group if not claim.shares)
-        if needed > available * count:
-            yield _not_enough(case, group, needed, available, count)
+    declared = case.run.hardware.machines
+    machines = declared or case.run.launcher.num_machines
+    # Machines of their own may be of another size: they count only where the whole cluster is declared.
+    group = [claim for claim in ledger if declared is not None or not claim.own_machines]
+    needed = _gpus_needed(group)
+    if needed > available * machines:
+        yield _not_enough(case, group, needed, available, machines)
+
+
+def _gpus_needed(group: list[Claim]) -> int:
+    """GPUs over all machines; one that two parts name counts once (whether they may share it is DEV001's)."""
+    named = {i for claim in group if not claim.own_machines for i in claim.named or ()}
+    machines = max((claim.machines for claim in group if claim.named is not None and not claim.own_machines), default=0)
+    apart = sum(len(claim.named) * claim.machines for claim in group if claim.own_machines and claim.named is not None)
+    unnamed = sum(claim.needed for claim in group if claim.named is None and not claim.shares)
+    return len(named) * machines + apart + unnamed
 
 
 def _not_enough(case: Case, group: list[Claim], needed: int, available: int, machines: int) -> Finding:
-    colocate = not any(claim.shares for claim in group) and needed > available * machines
+    colocate = not any(claim.shares for claim in group)
     have = f"{available}" + (f" x {machines} machines" if machines > 1 else "")
     return Finding(
         values={"needed": needed, "hardware.gpus": available}
@@ -115,7 +136,8 @@ def _not_enough(case: Case, group: list[Claim], needed: int, available: int, mac
         problem=f"{needed} GPUs are needed, and there are {have}: {table(tuple(group))}",
         why="The last part to start finds no GPU, or waits for one for ever.",
         fix="lower launcher.num_processes or generation.data_parallel_size"
-        + (", or share them: generation=colocate" if colocate else ""),
+        + (", or share them: generation=colocate" if colocate else "")
+        + ("" if case.run.hardware.gpus is not None else "; for another machine, say so: hardware.gpus=N"),
     )
 
 
@@ -138,7 +160,9 @@ def more_processes_than_gpus(case: Case) -> Iterator[Finding]:
             values={"launcher.num_processes": launcher.num_processes, "launcher.gpus": launcher.gpus},
             problem=f"{launcher.num_processes} processes a machine, and launcher.gpus names {len(launcher.gpus)}",
             why="Two processes would meet on one GPU.",
-            fix=f"set launcher.num_processes={len(launcher.gpus)}, or name more GPUs",
+            fix=f"set launcher.num_processes={len(launcher.gpus)}, or name more GPUs"
+            if launcher.gpus
+            else "name the GPUs, or leave launcher.gpus out",
         )
 
 
@@ -157,7 +181,7 @@ def no_such_gpu(case: Case) -> Iterator[Finding]:
     """
     seen = case.facts.gpus
     declared = case.run.hardware.gpus
-    if declared is not None and not isinstance(seen, str) and seen and len(seen) != declared:
+    if declared is not None and not isinstance(seen, str) and 0 < len(seen) < declared:
         yield Finding(
             severity="warning",
             values={"hardware.gpus": declared, "GPUs seen here": len(seen)},
@@ -165,15 +189,21 @@ def no_such_gpu(case: Case) -> Iterator[Finding]:
             why="It is checked for the declared machine, and would run on this one.",
             fix="leave hardware.gpus out to check for this machine",
         )
-    available = _gpus(case)
+    if declared is not None:
+        there = frozenset(range(declared))
+    elif isinstance(seen, str) or not seen:
+        return  # not known, or none: DEV002's
+    else:
+        there = frozenset(gpu.index for gpu in seen)
     for claim in claims_of(case):
-        beyond = [i for i in claim.named or () if i < 0 or (available is not None and i >= available)]
-        if beyond:
+        beyond = [i for i in claim.named or () if i not in there]
+        if beyond and not claim.own_machines:
+            legal = ", ".join(map(str, sorted(there)))
             yield Finding(
-                values={claim.path: list(claim.named or ()), "hardware.gpus": available},
-                problem=f"{claim.path} names GPU {beyond[0]}, and there are {available} (0 to {(available or 0) - 1})",
+                values={claim.path: list(claim.named or ()), "GPUs": legal},
+                problem=f"{claim.path} names GPU {beyond[0]}, and there are {legal}",
                 why="CUDA leaves out what does not exist: the part would run on fewer GPUs.",
-                fix=f"name indices between 0 and {(available or 1) - 1}",
+                fix=f"name indices among {legal}",
             )
 
 

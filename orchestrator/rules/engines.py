@@ -12,7 +12,7 @@ from orchestrator.facts import ModelFacts
 from orchestrator.findings import Finding
 from orchestrator.kinds import STARTED_REWARD, generation_kind
 from orchestrator.rules.case import Case
-from orchestrator.rules.devices import claims_of
+from orchestrator.rules.devices import claims_of, written_for_elsewhere
 from orchestrator.rules.versions import version_of
 
 PROCESSES_PER_CORE = 4
@@ -67,7 +67,11 @@ def tensor_parallel_does_not_divide(case: Case) -> Iterator[Finding]:
             fix="leave generation.data_parallel_size out, or make the product equal",
         )
     model = case.facts.models.get(run.generation.model)
-    if isinstance(model, ModelFacts) and model.num_heads and model.num_heads % run.generation.tensor_parallel_size:
+    if (
+        isinstance(model, ModelFacts)
+        and model.num_heads
+        and model.num_heads % max(run.generation.tensor_parallel_size, 1)
+    ):
         yield Finding(
             values=values | {"attention heads": model.num_heads},
             problem=f"tensor parallel {run.generation.tensor_parallel_size} does not divide the model's "
@@ -119,6 +123,8 @@ def too_few_cores(case: Case) -> Iterator[Finding]:
         reward.workers=2 hardware.cpus=2
     """
     run = case.run
+    if run.hardware.cpus is None and written_for_elsewhere(case):
+        return
     cpus = run.hardware.cpus or case.facts.num_cpus
     kind = generation_kind(run.generation)
     workers = run.reward.workers if run.reward.kind == STARTED_REWARD else 0
@@ -149,8 +155,11 @@ def dtype_not_on_gpu(case: Case) -> Iterator[Finding]:
         generation=vllm model.dtype=float16
         facts: {"gpus": [{"index": 0, "name": "Tesla V100", "memory_gib": 16, "capability": 7.0}]}
     """
-    if isinstance(case.facts.gpus, str) or not claims_of(case):
+    ledger = claims_of(case)
+    if isinstance(case.facts.gpus, str) or not ledger or written_for_elsewhere(case):
         return
+    named = {i for claim in ledger for i in claim.named or ()}
+    every = any(claim.named is None and not claim.shares for claim in ledger)
     settings = {
         "model.dtype": case.run.model.dtype == "bfloat16",
         "generation.dtype": case.run.generation.dtype == "bfloat16" and generation_kind(case.run.generation).vllm,
@@ -159,7 +168,8 @@ def dtype_not_on_gpu(case: Case) -> Iterator[Finding]:
     asked = [path for path, is_bf16 in settings.items() if is_bf16]
     old: dict[str, float] = defaultdict(float)
     for gpu in case.facts.gpus:
-        if gpu.capability is not None and gpu.capability < 8.0:
+        used = every or gpu.index in named
+        if used and gpu.capability is not None and gpu.capability < 8.0:
             old[gpu.name] = gpu.capability
     for name, capability in old.items():
         if asked:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from orchestrator.batches import DEFAULTS, world_size
-from orchestrator.findings import Finding
+from orchestrator.findings import Finding, Severity
 from orchestrator.rules.case import Case
 
 AUTO_WORD = "auto"
@@ -17,15 +17,17 @@ def launcher_file_disagrees(case: Case) -> Iterator[Finding]:
     ## What it checks
     DeepSpeed (`launcher.config`, or a mapping in `trainer.args.deepspeed`): train_batch_size, micro batch,
     accumulation, ZeRO stage, bf16 and fp16, clipping and learning rate are "auto" or equal. accelerate
-    (`launcher.config`): num_processes (over all machines), num_machines, mixed_precision, ZeRO stage, accumulation.
+    (`launcher.config`): ZeRO stage, accumulation and, as a warning, mixed_precision; its counts of processes and
+    machines only as a note, for the launcher's command line wins over them. And that DeepSpeed is told a stage at all.
     ## Why it matters
     DeepSpeed asserts that train_batch_size = micro batch x accumulation x processes after the model has loaded; other
     values win silently over the trainer's.
     ## Bad
         launcher=deepspeed launcher.num_processes=7 launcher.config=ds.json
         facts: {"launcher_config": {"train_batch_size": 256}}
-        launcher=accelerate launcher.num_processes=4 launcher.config=acc.yaml
-        facts: {"launcher_config": {"num_processes": 8}}
+        launcher=accelerate launcher.config=acc.yaml launcher.zero_stage=3
+        facts: {"launcher_config": {"distributed_type": "DEEPSPEED", "deepspeed_config": {"zero_stage": 2}}}
+        launcher=deepspeed
         launcher=deepspeed launcher.config=/nowhere/ds.json
         facts: {"launcher_config": "/nowhere/ds.json cannot be read"}
     ## Good
@@ -42,26 +44,49 @@ def launcher_file_disagrees(case: Case) -> Iterator[Finding]:
         )
         return
     inline = case.run.trainer.args.get("deepspeed")
+    if case.run.launcher.kind == "deepspeed" and case.run.launcher.zero_stage is None and not content and not inline:
+        yield Finding(
+            values={"launcher.kind": "deepspeed", "launcher.zero_stage": None, "launcher.config": None},
+            problem="nothing says which ZeRO stage DeepSpeed is to use",
+            why="DeepSpeed would not be set up at all.",
+            fix="set launcher.zero_stage=2 (1, 2 or 3), or launcher.config=FILE.json",
+        )
     for name, said in (("launcher.config", content), ("trainer.args.deepspeed", inline)):
         if isinstance(said, Mapping):
             deepspeed = name == "trainer.args.deepspeed" or case.run.launcher.kind == "deepspeed"
+            file = path if name == "launcher.config" else name
             compared = _deepspeed(case, said) if deepspeed else _accelerate(case, said)
             for key, value, setting, meant in compared:
-                if value not in (None, AUTO_WORD) and value != meant:
-                    yield _differs(name, path, key, value, setting, meant, deepspeed)
+                if value not in (None, AUTO_WORD) and not _equal(value, meant):
+                    yield _differs(str(file), key, value, setting, meant, deepspeed)
 
 
-def _differs(name: str, path: str | None, key: str, value: Any, setting: str, meant: Any, deepspeed: bool) -> Finding:
-    file = path if name == "launcher.config" else name
+def _equal(value: Any, meant: Any) -> bool:
+    return bool(value == meant) or str(value) == str(meant)
+
+
+def _differs(file: str, key: str, value: Any, setting: str, meant: Any, deepspeed: bool) -> Finding:
+    severity: Severity = "error"
+    why, fix = "DeepSpeed asserts the batch sizes after the model has loaded; others win without a word.", ""
+    if key in COUNTS:
+        severity, why = "note", "The launcher's command line wins over the file."
+    elif key == "mixed_precision":
+        severity, why = "warning", "The file decides what the trainer computes in; the rules read trainer.args."
+        fix = f"set trainer.args.{value}=true" if value in ("bf16", "fp16") else 'write mixed_precision: "no" in it'
+    elif key.endswith(("stage", "zero_stage")):
+        why, fix = "The file decides, and memory and weight sync are planned for the other.", f"set {setting}={value}"
+    elif deepspeed:
+        fix = f'write "{key}": "auto" in {file}'
     return Finding(
+        severity=severity,
         values={f"{file}: {key}": value, setting: meant},
         problem=f"{key} = {value} in {file}, and the recipe makes it {meant} ({setting})",
-        why="DeepSpeed asserts the batch sizes after the model has loaded; other values win without a word."
-        if deepspeed
-        else "accelerate starts what its file says, and all batch arithmetic counts processes.",
-        fix=f'write "{key}": "auto" in {file}' if deepspeed else f"write {key}: {meant} in {file}, or remove it",
+        why=why,
+        fix=fix or f"write {key}: {meant} in {file}, or set {setting}",
     )
 
+
+COUNTS = ("num_processes", "num_machines")
 
 Compared = Iterator[tuple[str, Any, str, Any]]
 
@@ -100,11 +125,13 @@ def _deepspeed(case: Case, said: Mapping[str, Any]) -> Compared:
 
 def _accelerate(case: Case, said: Mapping[str, Any]) -> Compared:
     args, launcher = case.run.trainer.args, case.run.launcher
-    yield "num_processes", said.get("num_processes"), "launcher.num_processes x num_machines", world_size(case.run)
-    yield "num_machines", said.get("num_machines"), "launcher.num_machines", launcher.num_machines
+    if str(said.get("distributed_type", "")).upper() != "NO":
+        yield "num_processes", said.get("num_processes"), "launcher.num_processes x num_machines", world_size(case.run)
+        yield "num_machines", said.get("num_machines"), "launcher.num_machines", launcher.num_machines
     if "bf16" in args or "fp16" in args:
         meant = "bf16" if args.get("bf16") is True else "fp16" if args.get("fp16") is True else "no"
-        yield "mixed_precision", said.get("mixed_precision"), "trainer.args.bf16 and fp16", meant
+        given = said.get("mixed_precision")
+        yield "mixed_precision", "no" if given is False else given, "trainer.args.bf16 and fp16", meant
     if launcher.zero_stage is not None:
         stage = _inner(said, "deepspeed_config", "zero_stage")
         yield "deepspeed_config.zero_stage", stage, "launcher.zero_stage", launcher.zero_stage

@@ -51,8 +51,10 @@ def completion_length_missing(case: Case) -> Iterator[Finding]:
     if case.run.trainer.args.get(key) is None and case.is_sound("trainer.args"):
         yield Finding(
             values={f"trainer.args.{key}": None, "limits.completion_length": case.run.limits.completion_length},
-            problem=f"trainer.args.{key} is not set",
-            why="TRL would use its own default, whatever limits.completion_length says.",
+            problem=f"trainer.args.{key} is not set"
+            if key not in case.run.trainer.args
+            else f"trainer.args.{key} = null sets no limit",
+            why="TRL would use its own default, or none, whatever limits.completion_length says.",
             fix=f"write trainer.args.{key}=${{limits.completion_length}}",
         )
 
@@ -137,6 +139,10 @@ def context_beyond_positions(case: Case) -> Iterator[Finding]:
     if facts.max_positions is None:
         yield skipped(
             "config.json of the model does not say how many positions it has", "nothing: the server will tell"
+        )
+    elif case.run.generation.max_model_len > facts.max_positions and "hf_overrides" in case.run.generation.args:
+        yield skipped(
+            f"generation.args.hf_overrides may change the model's {facts.max_positions} positions", "start the server"
         )
     elif case.run.generation.max_model_len > facts.max_positions:
         yield Finding(

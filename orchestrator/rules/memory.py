@@ -9,6 +9,7 @@ from orchestrator.findings import Finding, skipped
 from orchestrator.kinds import generation_kind
 from orchestrator.memory import GIB, Need, generation_need, num_parameters, trainer_need
 from orchestrator.rules.case import Case
+from orchestrator.rules.devices import written_for_elsewhere
 
 
 def memory_does_not_suffice(case: Case) -> Iterator[Finding]:
@@ -33,9 +34,9 @@ def memory_does_not_suffice(case: Case) -> Iterator[Finding]:
     if not ledger or not isinstance(trained, ModelFacts) or not isinstance(served, ModelFacts):
         return
     memory, params = _gpu_memory_gib(case), num_parameters(trained)
-    if memory is None or params is None:
-        what = "the memory of a GPU is" if memory is None else "the size of the model's weights is"
-        yield skipped(f"{what} not known, so memory is not added up", "set hardware.gpu_memory_gib, or check there")
+    unknown = _unknown(case, memory, params)
+    if memory is None or params is None or unknown:
+        yield skipped(f"{unknown}, so memory is not added up", "set hardware.gpu_memory_gib, or check there")
         return
     kind = generation_kind(run.generation)
     training = trainer_need(run, params, world_size(run))
@@ -44,12 +45,25 @@ def memory_does_not_suffice(case: Case) -> Iterator[Finding]:
         engine = generation_need(run, served, num_parameters(served) or params, engine_size(run))
         if engine.gib > share * memory:
             yield _too_much("generation", engine, share * memory, f"{share:g} of {memory:g} GiB", case)
-        if not kind.server and training.gib + share * memory > memory:
-            left = memory * (1 - share)
+        asleep = run.generation.args.get("enable_sleep_mode") or run.trainer.args.get("vllm_enable_sleep_mode")
+        left = memory if asleep else memory * (1 - share)
+        if not kind.server and training.gib > left:
             yield _too_much("trainer", training, left, f"{memory:g} GiB less the engine's {share:g}", case)
             return
     if training.gib > memory:
         yield _too_much("trainer", training, memory, f"{memory:g} GiB", case)
+
+
+def _unknown(case: Case, memory: float | None, params: float | None) -> str:
+    """What keeps the sum from being made; '' = nothing."""
+    run, args = case.run, case.run.trainer.args
+    if memory is None:
+        return "the memory of a GPU is not known"
+    if params is None:
+        return "the size of the model's weights is not known"
+    if run.trainer.kind == "command" or run.launcher.config or args.get("fsdp") or args.get("deepspeed"):
+        return "how the trainer shards its weights is said elsewhere (a file, fsdp, a foreign program)"
+    return ""
 
 
 def _too_much(part: str, need: Need, room: float, what: str, case: Case) -> Finding:
@@ -85,14 +99,14 @@ def shared_memory_too_small(case: Case) -> Iterator[Finding]:
     ## Why it matters
     A container has 64 MiB by default: NCCL fails with "unhandled system error", a weight file is cut.
     ## Bad
-        generation=vllm launcher=torchrun hardware.gpus=4
+        generation=vllm launcher=torchrun launcher.gpus=[0,1]
         facts: {"shm_free_bytes": 67108864}
     ## Good
-        generation=vllm launcher=torchrun hardware.gpus=4
+        generation=vllm launcher=torchrun launcher.gpus=[0,1]
         facts: {"shm_free_bytes": 17179869184}
     """
     free = case.facts.shm_free_bytes
-    if not claims(case.run, case.facts.generation_versions):
+    if not claims(case.run, case.facts.generation_versions) or written_for_elsewhere(case):
         return
     needed, what = 0, ""
     if world_size(case.run) > 1 or engine_size(case.run) > 1:
@@ -105,7 +119,7 @@ def shared_memory_too_small(case: Case) -> Iterator[Finding]:
         yield skipped(f"free space in /dev/shm is not known ({free})", "check on the machine that trains")
     elif needed and not isinstance(free, str) and free < needed:
         yield Finding(
-            severity="error" if what == "the weights" else "warning",
+            severity="warning",
             values={"shared memory free": f"{free / GIB:.2f} GiB", "needed": f"{needed / GIB:.2f} GiB"},
             problem=f"shared memory (/dev/shm) has {free / GIB:.2f} GiB free, and {what} need {needed / GIB:.2f} GiB",
             why="Processes of one machine exchange data there; a container has 64 MiB unless told otherwise.",
@@ -131,10 +145,12 @@ def disk_too_small(case: Case) -> Iterator[Finding]:
     free, model = case.facts.run_dir_free_bytes, case.facts.models.get(case.run.model.name)
     if isinstance(free, str) or not isinstance(model, ModelFacts) or not model.weight_bytes:
         return
+    if case.run.trainer.kind == "command" or written_for_elsewhere(case):
+        return
     args = case.run.trainer.args
     limit = args.get("save_total_limit")
     copies = 0 if args.get("save_strategy") == "no" else 1 + (limit if isinstance(limit, int) else 1)
-    full = 1 if case.run.trainer.lora.r is not None else 3
+    full = 1 if case.run.trainer.lora.r is not None or args.get("save_only_model") is True else 3
     needed = model.weight_bytes * (1 + copies * full)
     if free < needed:
         yield Finding(

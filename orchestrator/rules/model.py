@@ -3,10 +3,20 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from packaging.version import Version
+
 from orchestrator.facts import ModelFacts
 from orchestrator.findings import Finding, skipped
-from orchestrator.kinds import generation_kind
+from orchestrator.kinds import generation_kind, through_our_client
 from orchestrator.rules.case import Case
+from orchestrator.rules.versions import version_of
+
+AUTOCAST = {"bf16": "bfloat16", "fp16": "float16"}
+"""TrainingArguments' switches for mixed precision -> what the trainer then computes in."""
+PADDING_ACCEPTED = Version("0.10.1")
+"""vLLM takes ids of padding rows from here on (vllm-project/vllm pull request 22471)."""
+EVERY_EOS = Version("1.15")
+"""TRL's GRPO and RLOO trainers read every eos id of generation_config.json from here on."""
 
 
 def different_model(case: Case) -> Iterator[Finding]:
@@ -22,7 +32,7 @@ def different_model(case: Case) -> Iterator[Finding]:
         model.name=/models/other
     """
     trained, served = case.run.model.name, case.run.generation.model
-    if not trained or not served or trained == served:
+    if not trained or not served or trained == served or _same_files(case, trained, served):
         return
     vocab = {
         name: facts.vocab_size
@@ -38,27 +48,40 @@ def different_model(case: Case) -> Iterator[Finding]:
     )
 
 
+def _same_files(case: Case, one: str, other: str) -> bool:
+    """Two spellings of one folder (relative, a link, a hub id and its snapshot)."""
+    known = [case.facts.models.get(name) for name in (one, other)]
+    paths = {Path(facts.path).resolve() for facts in known if isinstance(facts, ModelFacts)}
+    return len(paths) == 1 and all(isinstance(facts, ModelFacts) for facts in known)
+
+
 def different_dtype(case: Case) -> Iterator[Finding]:
     """Both sides compute in the same dtype.
 
     ## What it checks
-    `generation.dtype` against `model.dtype`.
+    `generation.dtype` against what the trainer computes in: bfloat16 or float16 with `trainer.args.bf16` or `fp16`
+    (autocast), else `model.dtype`.
     ## Why it matters
     Rounding makes the sampler's log-probs differ from the trainer's, and the difference grows with training. It is a
     warning: people do train in float32 and sample in bfloat16 on purpose.
     ## Bad
         generation.dtype=bfloat16
+        generation=vllm trainer.args.bf16=true
     ## Good
         model.dtype=bfloat16
+        generation=vllm trainer.args.bf16=true generation.dtype=bfloat16
     """
-    trained, served = case.run.model.dtype, case.run.generation.dtype
+    args, served = case.run.trainer.args, case.run.generation.dtype
+    cast = next((key for key in AUTOCAST if args.get(key) is True), None)
+    trained = case.run.model.dtype if cast is None else AUTOCAST[cast]
+    by = "model.dtype" if cast is None else f"trainer.args.{cast}"
     if trained != served:
         yield Finding(
             severity="warning",
-            values={"model.dtype": trained, "generation.dtype": served},
+            values={by: trained if cast is None else True, "generation.dtype": served},
             problem=f"the trainer computes in {trained}, the generation server in {served}",
             why="The two policies round differently; sync/logprob_gap shows by how much.",
-            fix="leave generation.dtype at ${model.dtype}",
+            fix="leave generation.dtype at ${model.dtype}" if cast is None else f"set generation.dtype={trained}",
         )
 
 
@@ -103,7 +126,7 @@ def unreadable_model(case: Case) -> Iterator[Finding]:
     facts = case.facts.models.get(name)
     if facts is None:
         return  # CFG003 says that there is no name
-    needs_folder = case.run.generation.kind in ("embedded", "external") and case.run.trainer.kind != "command"
+    needs_folder = through_our_client(case.run) and case.run.generation.kind != "vllm"
     if isinstance(facts, ModelFacts):
         if not needs_folder or facts.path == str(Path(name).expanduser()):
             return
@@ -140,7 +163,7 @@ def tokenizer_beyond_embedding(case: Case) -> Iterator[Finding]:
 
     ## What it checks
     Number of tokens in tokenizer.json against `vocab_size` in config.json. More embedding rows than tokens (padding)
-    are usual and pass.
+    are usual and pass; added tokens alone beyond the embedding (a placeholder for images) are a warning.
     ## Why it matters
     An id beyond the embedding is an index error on the CPU and garbage or a device assert on a GPU.
     ## Bad
@@ -150,7 +173,9 @@ def tokenizer_beyond_embedding(case: Case) -> Iterator[Finding]:
     """
     facts = case.facts.models.get(case.run.model.name)
     if isinstance(facts, ModelFacts) and facts.num_tokens is not None and facts.num_tokens > facts.vocab_size:
+        only_added = facts.num_base_tokens is not None and facts.num_base_tokens <= facts.vocab_size
         yield Finding(
+            severity="warning" if only_added else "error",
             values={"model.name": case.run.model.name},
             problem=f"the tokenizer has {facts.num_tokens} tokens, the embedding {facts.vocab_size} rows",
             why="The first prompt with one of the extra tokens fails inside the model.",
@@ -173,7 +198,8 @@ def no_chat_template(case: Case) -> Iterator[Finding]:
         facts: {"model": {"has_chat_template": false}}
     """
     facts = case.facts.models.get(case.run.model.name)
-    if case.run.data.chat and isinstance(facts, ModelFacts) and not facts.has_chat_template:
+    own_data = case.run.trainer.kind == "command"  # a foreign program renders its own prompts
+    if case.run.data.chat and not own_data and isinstance(facts, ModelFacts) and not facts.has_chat_template:
         yield Finding(
             values={"data.chat": True, "model.name": case.run.model.name},
             problem=f"data.chat = true, and {case.run.model.name} has no chat template",
@@ -233,7 +259,7 @@ def padded_vocabulary(case: Case) -> Iterator[Finding]:
 
     ## What it checks
     Rows of the embedding against tokens of the tokenizer, in recipes with several turns (`reward.environment`). Padding
-    rows are usual; a warning.
+    rows are usual; a warning, and none from vLLM 0.10.1 on, which takes every id that the embedding has.
     ## Why it matters
     A padding row can be sampled after some training. In the next turn the id is refused as out of vocabulary.
     ## Bad
@@ -244,6 +270,9 @@ def padded_vocabulary(case: Case) -> Iterator[Finding]:
         facts: {"model": {"vocab_size": 151936, "num_tokens": 151669}}
     """
     environment, facts = case.run.reward.environment, case.facts.models.get(case.run.generation.model)
+    vllm = version_of(case.facts.generation_versions, "vllm")
+    if vllm is not None and vllm >= PADDING_ACCEPTED:
+        return
     several = (environment.max_turns or 1) > 1 or environment.calls_model or bool(environment.urls)
     if several and isinstance(facts, ModelFacts) and facts.num_tokens and facts.vocab_size > facts.num_tokens:
         yield Finding(
@@ -261,18 +290,23 @@ def eos_differs(case: Case) -> Iterator[Finding]:
 
     ## What it checks
     The ids that end a completion for a server (generation_config.json) against the tokenizer's eos, by which TRL tells
-    a finished completion from a cut one. A warning.
+    a finished completion from a cut one. A warning; TRL 1.15 and newer know every id of generation_config.json.
     ## Why it matters
     A completion that ended at another id counts as cut: it is masked (`mask_truncated_completions`) or punished.
     ## Bad
-        model.dtype=float32
-        facts: {"model": {"generation_eos_ids": [32007, 32001, 32000], "tokenizer_eos_id": 32000}}
+        generation=vllm
+        facts: {"versions": {"trl": "1.9.0"}, "model": {"generation_eos_ids": [7, 1, 0], "tokenizer_eos_id": 0}}
     ## Good
-        model.dtype=float32
-        facts: {"model": {"generation_eos_ids": [32000], "tokenizer_eos_id": 32000}}
+        generation=vllm
+        facts: {"versions": {"trl": "1.9.0"}, "model": {"generation_eos_ids": [0], "tokenizer_eos_id": 0}}
+        generation=vllm
+        facts: {"versions": {"trl": "1.16.0"}, "model": {"generation_eos_ids": [7, 1, 0], "tokenizer_eos_id": 0}}
     """
     facts = case.facts.models.get(case.run.generation.model)
     if not isinstance(facts, ModelFacts) or facts.generation_eos_ids is None or facts.tokenizer_eos_id is None:
+        return
+    trl = version_of(case.facts.versions, "trl")
+    if case.run.trainer.kind == "command" or (trl is not None and trl >= EVERY_EOS):
         return
     others = [i for i in facts.generation_eos_ids if i != facts.tokenizer_eos_id]
     if others:

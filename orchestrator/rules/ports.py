@@ -42,7 +42,7 @@ def port_used_twice(case: Case) -> Iterator[Finding]:
 
     ## What it checks
     Every port that the recipe names on this machine: API, reward, weight-sync group, rendezvous, judge, environments.
-    A judge at the policy's own address is NET009's.
+    A judge at the policy's own address is NET009's; one foreign server may answer under several paths.
     ## Why it matters
     Only one can listen; requests for the other would reach it.
     ## Bad
@@ -59,7 +59,9 @@ def port_used_twice(case: Case) -> Iterator[Finding]:
         if not isinstance(port.number, int):
             continue
         first = taken.setdefault(port.number, port)
-        if first is not port and {first.part, port.part} != {"generation", "judge"}:
+        if first is port or {first.part, port.part} == {"generation", "judge"}:
+            continue
+        if port.started or first.started or port.url == first.url:  # one server of somebody else's may have many paths
             yield Finding(
                 values={first.path: port.number, port.path: port.number},
                 problem=f"{first.part} and {port.part} both use port {port.number}",
@@ -186,7 +188,7 @@ def judge_at_the_policy(case: Case) -> Iterator[Finding]:
     run = case.run
     if not generation_kind(run.generation).server:
         return
-    itself = run.reward.judge.model == run.generation.model
+    itself = run.reward.judge.model in (run.generation.model, run.generation.args.get("served_model_name"))
     for path, url in asked_by_rewards(case).items():
         if not url or (path == "reward.judge.url" and itself):
             continue

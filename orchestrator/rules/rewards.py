@@ -6,6 +6,7 @@ from difflib import get_close_matches
 
 from orchestrator.batches import world_size
 from orchestrator.findings import Finding, skipped
+from orchestrator.kinds import generation_kind
 from orchestrator.rules.case import Case
 
 
@@ -204,6 +205,7 @@ def trainer_state_not_sent(case: Case) -> Iterator[Finding]:
         signature = case.facts.signatures.get(function.target)
         if signature is not None and not isinstance(signature, str) and "trainer_state" in signature.parameters:
             yield Finding(
+                severity="error" if "trainer_state" in signature.required else "note",
                 values={f"reward.functions.{index}.target": function.target},
                 problem=f"{function.name} takes trainer_state, and nothing sends it",
                 why="It would get None: an error at the first score, or a reward that does not follow the training.",
@@ -308,7 +310,11 @@ def reward_outlasts_collective(case: Case) -> Iterator[Finding]:
     limit = DDP_TIMEOUT_S if limit is None else limit
     if world_size(run) < 2 or not isinstance(limit, (int, float)):
         return
-    waits = {"reward.timeout_s": run.reward.timeout_s, "generation.request_timeout_s": run.generation.request_timeout_s}
+    waits = {}
+    if run.reward.kind != "inprocess":
+        waits["reward.timeout_s"] = run.reward.timeout_s
+    if generation_kind(run.generation).server:
+        waits["generation.request_timeout_s"] = run.generation.request_timeout_s
     for path, seconds in waits.items():
         if seconds >= limit:
             yield Finding(

@@ -23,8 +23,11 @@ def sampling_out_of_range(case: Case) -> Iterator[Finding]:
     ## Good
         trainer.args.temperature=0.7 trainer.args.top_p=0.95 trainer.args.top_k=20
     """
+    off = -1 if generation_kind(case.run.generation).vllm else None  # vLLM's own word for "no top_k"
     for key, (fits, legal) in SAMPLING.items():
         value = case.run.trainer.args.get(key)
+        if key == "top_k" and value is not None and value == off:
+            continue
         if isinstance(value, (int, float)) and not isinstance(value, bool) and not fits(value):
             yield Finding(
                 values={f"trainer.args.{key}": value},
@@ -238,7 +241,7 @@ def refused_combination(case: Case) -> Iterator[Finding]:
             why="TRL refuses to build the trainer.",
             fix="remove trainer.args.sync_ref_model" + (", or set trainer.args.beta above 0" if not beta else ""),
         )
-    mode = args.get("vllm_importance_sampling_mode", "sequence_mask")
+    mode = args.get("vllm_importance_sampling_mode") or "sequence_mask"
     corrected = args.get("vllm_importance_sampling_correction", True) is True and not through_our_client(run)
     if args.get("loss_type") == "vespo" and generation_kind(run.generation).vllm and corrected and "token" not in mode:
         yield Finding(

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from orchestrator.addresses import LOOPBACK
+from orchestrator.addresses import is_loopback
 from orchestrator.findings import Finding
 from orchestrator.rules.case import Case
 from orchestrator.rules.services import started
@@ -28,7 +28,7 @@ def exposed_service(case: Case) -> Iterator[Finding]:
     """
     for name, part in started(case):
         guarded = part.token_env if isinstance(part, RewardConfig) else part.trusted_network
-        if part.host not in LOOPBACK and not guarded:
+        if not is_loopback(part.host) and not guarded:
             yield Finding(
                 values={f"{name}.host": part.host},
                 problem=f"the {name} server would listen on {part.host}, open to the network",
@@ -43,17 +43,19 @@ def exposed_service(case: Case) -> Iterator[Finding]:
             )
 
 
-SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSWORD|API_?KEY|CREDENTIAL", re.IGNORECASE)
-
-
-PLACEHOLDERS = ("", "EMPTY", "none", "dummy")
+SECRET_NAME = re.compile(
+    r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|(ACCESS|SECRET|PRIVATE)_KEY|CREDENTIALS?)$", re.IGNORECASE
+)
+NO_SECRET = re.compile(r"|EMPTY|none|dummy|true|false|[\d.]+|[./~].*", re.IGNORECASE)
+"""Placeholders, switches, counts and paths: values that give nothing away under any name."""
 
 
 def secret_in_recipe(case: Case) -> Iterator[Finding]:
     """Secrets come from the environment, never from a recipe.
 
     ## What it checks
-    Names in every `env` that look like a secret (TOKEN, SECRET, PASSWORD, API_KEY, CREDENTIAL) and have a value.
+    Names in every `env` that end like a secret (TOKEN, SECRET, PASSWORD, API_KEY, ACCESS_KEY, CREDENTIALS) and have a
+    value that is no switch, count, path or placeholder.
     ## Why it matters
     A recipe is written into the run directory, shown by `plan` and shared. Children inherit the environment, so an
     exported variable reaches them without being written anywhere.
@@ -61,6 +63,7 @@ def secret_in_recipe(case: Case) -> Iterator[Finding]:
         +trainer.env.HF_TOKEN=hf_abc
     ## Good
         +trainer.env.OPENAI_API_KEY=EMPTY +trainer.env.TOKENIZERS_PARALLELISM=false
+        +reward.env.JUDGE_MAX_TOKENS=512 +reward.env.GOOGLE_APPLICATION_CREDENTIALS=/keys/mine.json
     """
     run = case.run
     envs = {
@@ -71,7 +74,7 @@ def secret_in_recipe(case: Case) -> Iterator[Finding]:
     }
     for part, env in envs.items():
         for name, value in env.items():
-            if SECRET_NAME.search(name) and "TOKENIZERS" not in name and value not in PLACEHOLDERS:
+            if SECRET_NAME.search(name) and not NO_SECRET.fullmatch(value):
                 yield Finding(
                     values={f"{part}.env.{name}": "(not shown)"},
                     problem=f"{part}.env.{name} looks like a secret, and a recipe is no place for one",

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from orchestrator.addresses import LOOPBACK
+from orchestrator.addresses import is_loopback, is_number
 from orchestrator.kinds import GENERATION_KINDS, STARTED_REWARD, generation_kind
 from orchestrator.rules.case import Case
 from orchestrator.schema import GenerationConfig, RewardConfig
@@ -34,4 +34,7 @@ def asked_by_rewards(case: Case) -> dict[str, str]:
 
 
 def same_host(one: str, other: str) -> bool:
-    return one == other or (one in LOOPBACK and other in LOOPBACK)
+    """False only where the two certainly differ: a name and a number may be one machine."""
+    if is_loopback(one) or is_loopback(other):
+        return is_loopback(one) and is_loopback(other)
+    return one.lower() == other.lower() or is_number(one) != is_number(other)

@@ -25,7 +25,8 @@ def launcher_processes(case: Case) -> Iterator[Finding]:
     launcher = case.run.launcher
     for key in ("num_processes", "num_machines"):
         count = getattr(launcher, key)
-        if count < 1 or (launcher.kind == "python" and count != 1):
+        by_itself = case.run.trainer.kind == "command"  # a foreign program may start its own workers
+        if count < 1 or (launcher.kind == "python" and count != 1 and not by_itself):
             yield Finding(
                 values={"launcher.kind": launcher.kind, f"launcher.{key}": count},
                 problem=f"launcher.kind = {launcher.kind} cannot start launcher.{key} = {count}",
@@ -119,10 +120,13 @@ def managed_field(case: Case) -> Iterator[Finding]:
         "do_eval": "evaluation.rows decides it",
         "eval_on_start": "evaluation.rows above 0 measures before and after training",
         "remove_unused_columns": "reward functions read the data's columns",
-        "model_init_kwargs": "model.name, model.revision and model.dtype say how the model is loaded",
+        "model_init_kwargs": "model.name, revision, dtype and attn_implementation say how the model is loaded",
     }
     args = case.run.trainer.args
-    for key in managed.keys() & args.keys():
+    harmless = {"do_train": True, "do_eval": False, "eval_on_start": False, "remove_unused_columns": False}
+    for key in sorted(managed.keys() & args.keys()):
+        if key in harmless and args[key] is harmless[key]:
+            continue
         yield Finding(
             values={f"trainer.args.{key}": args[key]},
             problem=f"trainer.args.{key} is decided by the run: {managed[key]}",

@@ -152,7 +152,7 @@ def engine_settings_disagree(case: Case) -> Iterator[Finding]:
                 values={f"trainer.args.{key}": given, f"generation.{name}": meant},
                 problem=f"trainer.args.{key} = {given}, and generation.{name} = {meant}",
                 why="One of the two is not what the engine gets.",
-                fix=f"remove trainer.args.{key} and set generation.{name}",
+                fix=f"remove trainer.args.{key} and set generation.{name}={given}",
             )
 
 

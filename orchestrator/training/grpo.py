@@ -67,6 +67,7 @@ def load_model(run: RunConfig, checkpoint: str | None = None) -> PreTrainedModel
         revision=None if checkpoint else run.model.revision,
         dtype=getattr(torch, run.model.dtype),
         trust_remote_code=run.model.trust_remote_code,
+        attn_implementation=run.model.attn_implementation,
     )
     # TRL builds the reference model from this name: on a resume, too, it is the recipe's model and not the checkpoint.
     model.config._name_or_path = run.model.name

@@ -98,3 +98,20 @@ def test_an_index_that_is_none(tmp_path: Path) -> None:
     with hub("org/name", published) as (endpoint, _):
         facts = ask(endpoint, tmp_path / "cache", online=True)
     assert facts == "model.safetensors.index.json of org/name on the hub cannot be used: KeyError('weight_map')"
+
+
+def test_check_online_lets_the_rules_see_the_model(tmp_path: Path) -> None:
+    """The published model has 8 heads: what was skipped offline becomes an error about tensor parallel 3."""
+    published = write_model(tmp_path / "published")
+    recipe = ("+experiment=grpo_math", "generation=colocate", "model.name=org/name", "hardware.gpus=3")
+    argv = (sys.executable, "-P", "-m", "orchestrator", "check", "--json", *recipe, "generation.tensor_parallel_size=3")
+    with hub("org/name", published) as (endpoint, asked):
+        env = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
+        env |= {"HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path / "cache"), "NO_PROXY": "127.0.0.1"}
+        offline = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=120)
+        assert asked == []
+        online = subprocess.run((*argv, "--online"), env=env, capture_output=True, text=True, timeout=120)
+    codes = [{f["code"]: f["severity"] for f in json.loads(done.stdout)["findings"]} for done in (offline, online)]
+    assert codes[0]["MOD004"] == "skipped"
+    assert "MOD004" not in codes[1]
+    assert any("8 attention heads" in f["problem"] for f in json.loads(online.stdout)["findings"])
