@@ -175,6 +175,11 @@ def run(line: CommandLine) -> int:
             say(_chosen_later(request.sweeper) + " Each job is checked when its turn comes.", error=True)
         elif not _may_start(jobs):
             return FINDINGS
+        at_once = min(job.run.sweep.parallel for job in jobs)
+        if request.multirun and at_once > 1:
+            from orchestrator.parallel import run_in_parallel
+
+            return run_in_parallel(composer, request, jobs, at_once=at_once, config_dir=line.config_dir)
         from orchestrator.sweep import run_jobs
 
         return run_jobs(request, jobs, config_dir=line.config_dir)

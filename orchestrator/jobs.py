@@ -38,6 +38,19 @@ class JobResult:
     reason: str = ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """What of the machine a job may use."""
+
+    num_jobs: int = 1
+    """Jobs at once, which share the cores."""
+    gpus: str | None = None
+    """CUDA_VISIBLE_DEVICES of everything that the job starts; None = as inherited."""
+
+
+WHOLE = Share()
+
+
 def check_job(
     composer: Composer, overrides: Sequence[str], cache: FactsCache | None = None, *, online: bool = False
 ) -> CheckedJob:

@@ -3,10 +3,13 @@
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.types import Glob, Override
 from hydra.types import RunMode
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from orchestrator.compose import CommandLineError, Composer, RecipeError
 
@@ -39,12 +42,36 @@ def requested(composer: Composer, overrides: Sequence[str], *, multirun: bool) -
         typed = any(override.key_or_group == "hydra/launcher" for override in parsed)
         raise (CommandLineError if typed else RecipeError)(
             f"hydra/launcher={choices['hydra/launcher']} starts jobs in other processes, and this sweep would not see "
-            "how they end; leave it out: the jobs run one after another"
+            "how they end; leave it out: sweep.parallel=N runs N jobs at once"
         )
     if hydra_config.sweeper._target_ != BASIC_SWEEPER:
         common = tuple(override.input_line or "" for override in fixed)
+        _one_at_a_time(composer, common, choices["hydra/sweeper"])
         return Request(jobs=(common,), for_hydra=for_hydra, multirun=True, sweeper=choices["hydra/sweeper"])
     return _grid(composer, parsed, hydra_config.sweeper.get("params") or {})
+
+
+def _one_at_a_time(composer: Composer, common: Sequence[str], sweeper: str) -> None:
+    with composer.lent(common) as composed:
+        parallel = OmegaConf.select(composed.raw, "sweep.parallel")
+    if isinstance(parallel, int) and parallel > 1:
+        raise CommandLineError(
+            f"hydra/sweeper={sweeper} chooses each job after it has seen how the last one went, so that "
+            f"sweep.parallel={parallel} cannot be; leave one of the two out"
+        )
+
+
+def sweep_folder(composer: Composer, overrides: Sequence[str]) -> Path:
+    """`hydra.sweep.dir` for the sweep whose first job has these overrides. Raises RecipeError."""
+    with composer.lent(overrides) as composed:
+        settings = composer.hydra_config(composer.parse(overrides))
+        template = OmegaConf.to_container(settings.sweep, resolve=False)
+        recipe = OmegaConf.to_container(composed.raw, resolve=False)
+    assert isinstance(template, dict) and isinstance(recipe, dict)  # noqa: S101, PT018 - both are mappings
+    try:
+        return Path(OmegaConf.create(recipe | {"sweep_folder": template["dir"]})["sweep_folder"])
+    except OmegaConfBaseException as error:
+        raise RecipeError(f"hydra.sweep.dir = {template['dir']}: {error}") from error
 
 
 def _grid(composer: Composer, parsed: Sequence[Override], params: Mapping[str, Any]) -> Request:

@@ -18,7 +18,7 @@ from launchers.context import Context
 from orchestrator.compose import Composed
 from orchestrator.exits import FINDINGS, OK, RUN_FAILED
 from orchestrator.findings import stopping, stops_a_run
-from orchestrator.jobs import CheckedJob, JobResult, check_composed
+from orchestrator.jobs import WHOLE, CheckedJob, JobResult, Share, check_composed
 from orchestrator.output import say
 from orchestrator.paths import RunPaths
 from orchestrator.plan import make_plan
@@ -38,7 +38,7 @@ from orchestrator.supervise.rundir import create_run_dir, write_json
 from orchestrator.supervise.watch import FileWatch
 
 
-def run_job(raw: DictConfig, overrides: tuple[str, ...]) -> JobResult:
+def run_job(raw: DictConfig, overrides: tuple[str, ...], share: Share = WHOLE) -> JobResult:
     """Check, then run. Prints progress on stderr and the report on stdout."""
     raw = with_defaults(raw)
     with fixed_ports(raw) as fixed:
@@ -54,7 +54,7 @@ def run_job(raw: DictConfig, overrides: tuple[str, ...]) -> JobResult:
             reason = f"no run directory can be written in runs_dir = {job.run.runs_dir}: {error}"
             say(f"orchestrate: {reason}; set runs_dir to a folder that can be written", error=True)
             return JobResult(code=RUN_FAILED, run_dir=None, result={}, reason=reason)
-        return _carry_out(job, fixed, run_dir, resume_from=None)
+        return _carry_out(job, fixed, run_dir, share)
 
 
 def resume_run(run_dir: Path) -> int:
@@ -77,7 +77,7 @@ def resume_run(run_dir: Path) -> int:
             say(render_findings.text(job.findings), error=True)
             return FINDINGS
         say(f"resuming {run_dir} from {checkpoint.name}", error=True)
-        return _carry_out(job, fixed, run_dir, resume_from=str(checkpoint)).code
+        return _carry_out(job, fixed, run_dir, WHOLE, resume_from=str(checkpoint)).code
 
 
 def _refuse(reason: str) -> int:
@@ -110,11 +110,13 @@ def fixed_ports(raw: DictConfig) -> Iterator[DictConfig]:
             lease.release()
 
 
-def _carry_out(job: CheckedJob, raw: DictConfig, run_dir: Path, *, resume_from: str | None) -> JobResult:
+def _carry_out(
+    job: CheckedJob, raw: DictConfig, run_dir: Path, share: Share, *, resume_from: str | None = None
+) -> JobResult:
     """One orchestrator per run directory; what the disk refuses ends the job with a sentence."""
     try:
         with FileLock(RunPaths(run_dir=run_dir).in_use, timeout=0):
-            return _carry_out_alone(job, raw, run_dir, resume_from=resume_from)
+            return _carry_out_alone(job, raw, run_dir, share, resume_from=resume_from)
     except Timeout:
         return _ended(run_dir, f"another orchestrate works in {run_dir}; first: orchestrate stop {run_dir}")
     except OSError as error:
@@ -126,22 +128,28 @@ def _ended(run_dir: Path, reason: str) -> JobResult:
     return JobResult(code=RUN_FAILED, run_dir=run_dir, result={}, reason=reason)
 
 
-def _carry_out_alone(job: CheckedJob, raw: DictConfig, run_dir: Path, *, resume_from: str | None) -> JobResult:
+def _carry_out_alone(
+    job: CheckedJob, raw: DictConfig, run_dir: Path, share: Share, *, resume_from: str | None
+) -> JobResult:
     run = job.run
-    context = Context(run_dir=run_dir, num_cpus=job.facts.num_cpus)
+    # The check has looked at the whole machine; what is started sees the job's share of it.
+    extra_env = {} if share.gpus is None else {"CUDA_VISIBLE_DEVICES": share.gpus}
+    context = Context(run_dir=run_dir, num_cpus=max(1, job.facts.num_cpus // share.num_jobs))
     plan = make_plan(run, context, resume_from=resume_from)
     paths = context.paths
     paths.weights.mkdir(exist_ok=True)
     OmegaConf.save(OmegaConf.create(OmegaConf.to_container(raw, resolve=True)), paths.config)
     write_json(paths.plan, render_plan.as_json(plan))
     write_json(paths.findings, render_findings.as_json([job]))
-    write_json(paths.lock, lock(run, job.facts, job.overrides))
+    write_json(paths.lock, lock(run, job.facts, job.overrides, os.environ | extra_env))
     for path in (paths.trainer, paths.progress):  # of the part before a resume
         path.unlink(missing_ok=True)
     watch = FileWatch(run, paths)
     console = Console(stderr=True)
     with display(console, paths.metrics, _num_steps(run)) as observer:
-        outcome = run_plan(plan, run_dir, gate=lambda: _gate(job, run_dir), observer=observer, watch=watch)
+        outcome = run_plan(
+            plan, run_dir, gate=lambda: _gate(job, run_dir), observer=observer, watch=watch, extra_env=extra_env
+        )
     result = _result(run, paths, outcome) | {"alarms": watch.raised}
     write_json(paths.result, result)
     if outcome.code == OK:

@@ -293,10 +293,12 @@ class AlarmsConfig:
 
 @dataclass(kw_only=True)
 class SweepConfig:
-    """How `-m` treats jobs that cannot run."""
+    """How `-m` starts its jobs."""
 
     keep_going: bool = False
     """Start the jobs without errors although others have some."""
+    parallel: int = 1
+    """Jobs at once; a job that uses GPUs also waits until it has them to itself."""
 
 
 @dataclass(kw_only=True)

@@ -1,4 +1,4 @@
-"""The checked jobs, one or many, handed to Hydra; and how they ended, side by side."""
+"""The checked jobs, one or many, handed to Hydra one after another; and how they ended, side by side."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -33,14 +33,14 @@ def run_jobs(request: Request, jobs: Sequence[CheckedJob], *, config_dir: str | 
         folder[:] = [sweep_dir()]
         checked = None if request.sweeper else jobs[len(rows)]
         if checked and not checked.starts:
-            rows.append(_unstarted(len(rows), checked))
+            rows.append(unstarted(len(rows), checked))
             return None
         overrides = checked.overrides if checked else job_overrides()
         if request.multirun:
             own = (override for override in overrides if override not in common)
             say(f"job {len(rows)}: {' '.join(map(shown_override, own))}", error=True)
         done = run_job(raw, overrides)
-        rows.append(_ended(len(rows), overrides, done))
+        rows.append(ended(len(rows), overrides, done))
         if done.code:
             told.append(done.reason)
         if done.code > SIGNALLED:
@@ -55,14 +55,19 @@ def run_jobs(request: Request, jobs: Sequence[CheckedJob], *, config_dir: str | 
         say(complaint, error=True)
     if request.multirun and folder:
         known = () if request.sweeper else jobs[len(rows) :]
-        rows += [_unstarted(number, job) for number, job in enumerate(known, start=len(rows))]
-        write_json(folder[0] / "sweep.json", [asdict(row) for row in rows])
-        say(sweep_table(rows) + f"\nsaved in {folder[0] / 'sweep.json'}")
+        rows += [unstarted(number, job) for number, job in enumerate(known, start=len(rows))]
+        compare(rows, folder[0])
     codes = [row.code for row in rows if row.code is not None]
     return worst([OK, *codes, *([RUN_FAILED] if unknown else [])])
 
 
-def _ended(number: int, overrides: Sequence[str], done: JobResult) -> JobRow:
+def compare(rows: Sequence[JobRow], folder: Path) -> None:
+    """The jobs side by side: as a table on stdout, and in sweep.json."""
+    write_json(folder / "sweep.json", [asdict(row) for row in rows])
+    say(sweep_table(rows) + f"\nsaved in {folder / 'sweep.json'}")
+
+
+def ended(number: int, overrides: Sequence[str], done: JobResult) -> JobRow:
     return JobRow(
         job=number,
         overrides=tuple(map(shown_override, overrides)),
@@ -73,7 +78,7 @@ def _ended(number: int, overrides: Sequence[str], done: JobResult) -> JobRow:
     )
 
 
-def _unstarted(number: int, job: CheckedJob) -> JobRow:
+def unstarted(number: int, job: CheckedJob) -> JobRow:
     codes = stopping(job.findings)
     return JobRow(
         job=number,

@@ -155,11 +155,17 @@ def test_a_reward_function_that_breaks_ends_the_run_and_says_where(tmp_path: Pat
     assert str(run_dirs(tmp_path)[0] / "logs" / "trainer.log") in done.stderr
 
 
-def test_a_long_prompt_ends_the_run_before_it_trains(tmp_path: Path) -> None:
+def test_a_long_prompt_ends_the_run_before_it_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first run finds out when it has counted; from then on the check knows."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     done = orchestrate(*SMALL, "limits.prompt_length=5", cwd=tmp_path)
     assert done.returncode == 1
     assert "limits.prompt_length = 5" in done.stderr
     assert not (run_dirs(tmp_path)[0] / "metrics.jsonl").exists()
+    again = orchestrate(*SMALL, "limits.prompt_length=5", cwd=tmp_path)
+    assert again.returncode == 2
+    assert "LEN006" in again.stderr
+    assert len(run_dirs(tmp_path)) == 1
 
 
 def test_a_sweep_is_checked_first_and_compared_last(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from orchestrator.exits import OK
 from orchestrator.supervise.outcome import Outcome
 
 
@@ -52,6 +54,19 @@ def failure(outcome: Outcome, run_dir: str, *, resumable: bool) -> str:
     if outcome.left:
         lines.append(f"  processes that could not be ended: {', '.join(map(str, outcome.left))}")
     return "\n".join(lines)
+
+
+def job_started(job: int, own: Sequence[str], gpus: Sequence[int], log: Path) -> str:
+    """`job 1 starts on GPUs 2,3: seed=2   log: runs/grpo_math/sweeps/.../logs/1.log`"""
+    places = f" on GPU{'s' if len(gpus) > 1 else ''} {','.join(map(str, gpus))}" if gpus else ""
+    return f"job {job} starts{places}: {' '.join(own)}   log: {log}"
+
+
+def job_ended(row: "JobRow", reason: str, log: Path) -> str:
+    """With the last reward of a job that ended well, and the reason and the log of another."""
+    if row.code == OK:
+        return f"job {row.job} ok: reward {_number(row.result.get('last_reward'))}   run: {row.run_dir}"
+    return f"job {row.job} ended with code {row.code}: {reason}   log: {log}"
 
 
 COLUMNS = (

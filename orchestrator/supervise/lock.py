@@ -5,6 +5,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,11 @@ HASHED_WHOLE_BYTES = 64 * 2**20  # larger weight files are named by their size: 
 GIT_TIMEOUT_S = 5.0
 
 
-def lock(run: RunConfig, facts: Facts, overrides: tuple[str, ...]) -> dict[str, Any]:
-    """Versions, git state, fingerprints of model and data, reward sources, seeds, hardware."""
+def lock(run: RunConfig, facts: Facts, overrides: tuple[str, ...], env: Mapping[str, str]) -> dict[str, Any]:
+    """Versions, git state, fingerprints of model and data, reward sources, seeds, hardware.
+
+    `env` is what everything that the run starts inherits: of it, only which GPUs are visible is written down.
+    """
     model = facts.models.get(run.model.name)
     return {
         "versions": dict(facts.versions) | {"python": platform.python_version()},
@@ -29,7 +33,12 @@ def lock(run: RunConfig, facts: Facts, overrides: tuple[str, ...]) -> dict[str, 
         "data": None if isinstance(facts.data, str) else facts.data.fingerprint,
         "rewards": {f.name: _source(f.target, facts) for f in run.reward.functions},
         "seed": run.seed,
-        "hardware": {"machine": platform.machine(), "system": platform.platform(), "cpus": facts.num_cpus},
+        "hardware": {
+            "machine": platform.machine(),
+            "system": platform.platform(),
+            "cpus": facts.num_cpus,
+            "cuda_visible_devices": env.get("CUDA_VISIBLE_DEVICES"),
+        },
     }
 
 

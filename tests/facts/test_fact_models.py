@@ -33,6 +33,7 @@ def test_every_fact_of_a_plain_checkpoint(tmp_path: Path) -> None:
         "vocab_size": 128,
         "max_positions": 512,
         "num_tokens": 8,
+        "num_base_tokens": 6,
         "has_chat_template": True,
         "num_heads": 8,
         "num_kv_heads": 2,
