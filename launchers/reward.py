@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict
 
 from launchers.context import Context, module_argv, threads
-from orchestrator.batches import largest_request, run_batches
+from orchestrator.ledgers.batches import largest_request, run_batches
 from orchestrator.schema import RunConfig
 from orchestrator.steps import HttpProbe, Step
 

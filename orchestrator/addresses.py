@@ -24,7 +24,7 @@ def port_of(url: str) -> int | str | None:
     _, colon, port = host.rpartition(":")
     if not colon:
         return DEFAULT_PORTS.get(parts.scheme)
-    return int(port) if port.isdigit() else port
+    return int(port) if port.isascii() and port.isdigit() else port
 
 
 def is_loopback(host: str) -> bool:

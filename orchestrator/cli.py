@@ -241,7 +241,7 @@ def why(line: CommandLine) -> int:
 
 def schema(line: CommandLine) -> int:
     """The JSON Schema of a recipe or of a group's files."""
-    from orchestrator.json_schema import NoSchemaError, group_schema, recipe_schema
+    from orchestrator.fields.json_schema import NoSchemaError, group_schema, recipe_schema
 
     if len(line.words) > 1:
         raise UsageError("orchestrate schema takes one group, or none for a whole recipe")

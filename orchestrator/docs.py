@@ -7,7 +7,7 @@ import ast
 import sys
 from pathlib import Path
 
-from orchestrator.fielddocs import ClassDoc, FieldDoc, schema_docs
+from orchestrator.fields.docs import ClassDoc, FieldDoc, schema_docs
 from orchestrator.render.rules import EVERY, listing, page
 
 ROOT = Path(__file__).resolve().parent.parent

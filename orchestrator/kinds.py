@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from orchestrator.schema import GenerationConfig, RunConfig
 
@@ -29,13 +30,15 @@ GENERATION_KINDS: Mapping[str, GenerationKind] = {
 STARTED_REWARD = "local"
 """The kind of reward server that the run starts."""
 
-STARTABLE = {
+STARTABLE: Mapping[str, tuple[Any, ...]] = {
     "generation.kind": ("embedded", "external"),
     "generation.weight_sync.backend": ("safetensors",),
     "trainer.kind": ("grpo",),
     "launcher.kind": ("python",),
+    "trainer.lora.r": (None,),
+    "model.add_tokens": ([],),
 }
-"""Setting -> the kinds that this version can run. The others are checked all the same."""
+"""Setting -> the values that this version can run. The others are checked all the same."""
 
 
 def generation_kind(generation: GenerationConfig) -> GenerationKind:
@@ -49,12 +52,14 @@ def through_our_client(run: RunConfig) -> bool:
     return own and kind.server and run.generation.weight_sync.backend != "nccl"
 
 
-def not_startable(run: RunConfig) -> Iterator[tuple[str, str]]:
-    """(setting, kind) of each part that this version checks but cannot run."""
-    chosen = {
+def not_startable(run: RunConfig) -> Iterator[tuple[str, Any]]:
+    """(setting, value) of each part that this version checks but cannot run."""
+    chosen: dict[str, Any] = {
         "generation.kind": run.generation.kind,
         "trainer.kind": run.trainer.kind,
         "launcher.kind": run.launcher.kind,
+        "trainer.lora.r": run.trainer.lora.r,
+        "model.add_tokens": run.model.add_tokens,
     }
     if generation_kind(run.generation).server:
         chosen["generation.weight_sync.backend"] = run.generation.weight_sync.backend

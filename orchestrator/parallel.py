@@ -10,7 +10,7 @@ import sys
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from launchers.context import module_argv
@@ -24,10 +24,10 @@ from orchestrator.render.run import JobRow, job_ended, job_started
 from orchestrator.request import Request, sweep_folder
 from orchestrator.steps import Step
 from orchestrator.supervise import events as ev
-from orchestrator.supervise.family import Family
+from orchestrator.supervise.family import Family, children_in_own_session, end_order
 from orchestrator.supervise.guard import GOODBYE_S, Guard
 from orchestrator.supervise.orphans import adopting_orphans
-from orchestrator.supervise.procs import identity_of, send_signal, ticks_since_boot
+from orchestrator.supervise.procs import Proc, descendants, identity_of, read_table, send_signal, ticks_since_boot
 from orchestrator.supervise.reap import KILL_LIMIT_S, Ending
 from orchestrator.supervise.run import GUARDIAN_LOG, HANDLED, Postbox, signals_posted_to
 from orchestrator.supervise.rundir import log_path
@@ -35,7 +35,7 @@ from orchestrator.supervise.spawn import Child, SpawnError
 from orchestrator.supervise.workers import ProcessReaper, ProcessSpawner
 from orchestrator.sweep import compare, ended, unstarted, worst
 from orchestrator.sweep_job import Errand, read_outcome
-from orchestrator.turns import CUDA_VISIBLE_DEVICES, Need, Pool, Turn, need_of, next_turn, pool_of
+from orchestrator.turns import CUDA_VISIBLE_DEVICES, Turn, need_of, next_turn, pool_of
 
 PASS_S = 0.05
 LOOK_S = 0.5
@@ -57,7 +57,10 @@ def run_in_parallel(
     guard_log = log_path(folder, GUARDIAN_LOG)
     with signals_posted_to(box), adopting_orphans(), Guard(run_id, grace_s, since, guard_log) as guard:
         spawner = ProcessSpawner(folder, family, guard, {})
-        sweep = ParallelSweep(jobs, request, at_once, config_dir, folder, spawner, box, grace_s)
+        sweep = ParallelSweep(
+            jobs=jobs, request=request, at_once=at_once, config_dir=config_dir,
+            folder=folder, spawner=spawner, box=box, grace_s=grace_s,
+        )  # fmt: skip
         rows = sweep.run(ProcessReaper(family, guard, spawner))
         spawner.write_record(ended=True)
     compare(rows, folder)
@@ -71,36 +74,32 @@ class RunningJob:
 
     turn: Turn
     child: Child
-    family: Family
-    """What descends from the child, also when the child is gone: it holds the job's GPUs and ports."""
     ending: Ending | None = None
 
 
+@dataclass(kw_only=True)
 class ParallelSweep:
     """One sweep, from the first start to the last exit."""
 
-    def __init__(
-        self,
-        jobs: Sequence[CheckedJob],
-        request: Request,
-        at_once: int,
-        config_dir: str | None,
-        folder: Path,
-        spawner: ProcessSpawner,
-        box: Postbox,
-        grace_s: float,
-    ) -> None:
-        """`grace_s`: seconds that a job which is asked to end, or what one has left, may take."""
-        self.jobs, self.request, self.at_once, self.config_dir = jobs, request, at_once, config_dir
-        self.folder, self.spawner, self.box, self.grace_s = folder, spawner, box, grace_s
+    jobs: Sequence[CheckedJob]
+    request: Request
+    at_once: int
+    config_dir: str | None
+    folder: Path
+    spawner: ProcessSpawner
+    box: Postbox
+    grace_s: float
+    """Seconds that a job which is asked to end, or what one has left, may take."""
+    running: list[RunningJob] = field(default_factory=list)
+    rows: dict[int, JobRow] = field(default_factory=dict)
+    deadline: float | None = None
+    """When jobs that were asked to end are killed; None = nobody was asked."""
+
+    def __post_init__(self) -> None:
         visible = os.environ.get(CUDA_VISIBLE_DEVICES)
-        starting = [job for job in jobs if job.starts]
-        self.pool: Pool = pool_of([job.run for job in starting], visible_gpus(visible), visible)
-        self.waiting: list[Need] = [need_of(n, job, self.pool) for n, job in enumerate(jobs) if job.starts]
-        self.running: list[RunningJob] = []
-        self.rows: dict[int, JobRow] = {}
-        self.deadline: float | None = None
-        """When jobs that were asked to end are killed; None = nobody was asked."""
+        starting = [job.run for job in self.jobs if job.starts]
+        self.pool = pool_of(starting, visible_gpus(visible), visible)
+        self.waiting = [need_of(number, job, self.pool) for number, job in enumerate(self.jobs) if job.starts]
 
     def run(self, reaper: ProcessReaper) -> list[JobRow]:
         """Returns when nothing of any job is left. A job that fails stops no other one; a signal stops all."""
@@ -150,9 +149,7 @@ class ParallelSweep:
         except SpawnError as error:
             self.conclude(turn, JobResult(code=RUN_FAILED, run_dir=None, result={}, reason=str(error)))
             return
-        family = Family(f"{self.spawner.family.run_id}-{turn.job}")
-        family.add([child.identity])
-        self.running.append(RunningJob(turn, child, family))
+        self.running.append(RunningJob(turn, child))
         common = set(self.request.jobs[0]).intersection(*self.request.jobs)
         own = [shown_override(override) for override in self.jobs[turn.job].overrides if override not in common]
         say(job_started(turn.job, own, turn.gpus, self.log_path(turn.job)), error=True)
@@ -165,10 +162,18 @@ class ParallelSweep:
             if code is None and not late:
                 return
             # One that was killed leaves its services to its guardian: that takes the job's own grace.
-            job.ending = Ending(job.family.find, now if late else now + self.grace_s)
+            job.ending = Ending(lambda: self.left_of(job), now if late else now + self.grace_s)
         if job.ending.step(now):
             self.running.remove(job)
             self.conclude(job.turn, self.result(job.turn, -signal.SIGKILL if code is None else code))
+
+    def left_of(self, job: RunningJob) -> list[Proc]:
+        """The living processes of a job. When it is gone, what it has left is ours: a job that lives adopts its own."""
+        table, family = read_table(), self.spawner.family
+        jobs = {other.child.identity for other in self.running}
+        orphans = children_in_own_session(table, family.owner, family.since) - jobs - family.spared
+        found = descendants(table, orphans | {job.child.identity})
+        return end_order(proc for one in found if (proc := table[one.pid]).alive)
 
     def result(self, turn: Turn, exit_code: int) -> JobResult:
         """What the job has said; of one that could not say anything, what its end tells."""

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from orchestrator.addresses import port_of
 from orchestrator.assets import ASSETS
-from orchestrator.fieldtypes import accepts, readable
+from orchestrator.fields.types import accepts, readable
 from orchestrator.kinds import GENERATION_KINDS, STARTED_REWARD
 from orchestrator.reading import ABSENT, Problem, as_written, interpolation_at, plain_value, value_at
 from orchestrator.schema import AUTO, RunConfig

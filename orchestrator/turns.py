@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from orchestrator.devices import Claim, claims
 from orchestrator.facts.ports import fixed_ports
 from orchestrator.facts.types import Gpu
 from orchestrator.jobs import CheckedJob
+from orchestrator.ledgers.devices import Claim, claims
 from orchestrator.schema import RunConfig
 
 CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"

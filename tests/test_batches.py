@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.batches import DEFAULTS, batch_plan
-from orchestrator.fieldtypes import accepts
-from orchestrator.trainer_fields import TRAINER_KINDS, trainer_fields
+from orchestrator.fields.trainer import TRAINER_KINDS, trainer_fields
+from orchestrator.fields.types import accepts
+from orchestrator.ledgers.batches import DEFAULTS, batch_plan
 
 ARGS: list[dict[str, Any]] = [
     {"per_device_train_batch_size": 128, "num_generations": 8},

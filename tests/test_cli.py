@@ -80,7 +80,7 @@ def test_help_and_no_words(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_check_that_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cli, "checked_jobs", interrupted)

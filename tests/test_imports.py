@@ -17,6 +17,8 @@ LIGHT = (
     "orchestrator/why/*.py",
     "orchestrator/render/*.py",
     "orchestrator/data/*.py",
+    "orchestrator/fields/*.py",
+    "orchestrator/ledgers/*.py",
     "orchestrator/supervise/**/*.py",
     "launchers/*.py",
     "rewards/**/*.py",

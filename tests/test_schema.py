@@ -13,11 +13,11 @@ from omegaconf import OmegaConf
 from orchestrator import schema
 from orchestrator.cli import main
 from orchestrator.compose import CONF_DIR
-from orchestrator.fielddocs import schema_docs
-from orchestrator.fieldtypes import accepts
-from orchestrator.json_schema import group_schema, recipe_schema
-from orchestrator.json_types import type_of
-from orchestrator.trainer_fields import trainer_fields
+from orchestrator.fields.docs import schema_docs
+from orchestrator.fields.json_schema import group_schema, recipe_schema
+from orchestrator.fields.json_types import type_of
+from orchestrator.fields.trainer import trainer_fields
+from orchestrator.fields.types import accepts
 
 FILES = sorted(CONF_DIR.rglob("*.yaml"))
 GROUPS = sorted({path.parent.name for path in FILES} - {"conf", "experiment"})
@@ -111,7 +111,7 @@ VALUES = ("word", 1, 0.5, True, None, [1], ["word"], {"a": 1}, {"a": "word"})
 
 
 def test_a_type_accepts_what_the_checks_accept() -> None:
-    """Every annotation of the schema's plain fields and of TRL's, against orchestrator/fieldtypes.py."""
+    """Every annotation of the schema's plain fields and of TRL's, against orchestrator/fields/types.py."""
     ours = (field.annotation for doc in schema_docs().values() for field in doc.fields.values())
     theirs = (fact.annotation for kind in ("grpo", "rloo", "online_dpo") for fact in trainer_fields(kind).values())
     for annotation in {a for a in (*ours, *theirs) if "Config" not in a}:

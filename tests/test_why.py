@@ -15,10 +15,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from orchestrator.cli import main
 from orchestrator.compose import CONF_DIR, Composer, Layer
-from orchestrator.fielddocs import SOURCE
+from orchestrator.fields.docs import SOURCE
+from orchestrator.fields.trainer import trainer_fields
 from orchestrator.resolve import resolve
 from orchestrator.schema import RunConfig
-from orchestrator.trainer_fields import trainer_fields
 from orchestrator.why import Explained, Recipe
 from orchestrator.why.defaults import SET_BY_RUN
 from orchestrator.why.interpolations import references

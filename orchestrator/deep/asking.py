@@ -11,9 +11,9 @@ from launchers.context import module_argv, threads
 from orchestrator.deep.answers import Answers, NoAnswer
 from orchestrator.deep.children import Child, ask
 from orchestrator.deep.trials import trial_of
+from orchestrator.fields.trainer import TRAINER_KINDS
 from orchestrator.jobs import CheckedJob
 from orchestrator.schema import RunConfig
-from orchestrator.trainer_fields import TRAINER_KINDS
 
 DEADLINE_S = 300.0
 """For each child, from its start until it is ended with everything below it."""

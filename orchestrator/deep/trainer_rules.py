@@ -7,8 +7,8 @@ from typing import Any
 from orchestrator.deep.answers import CountedPrompts, NoAnswer, TriedArguments
 from orchestrator.deep.case import DeepCase
 from orchestrator.facts.gpus import uses_gpus
+from orchestrator.fields.trainer import TRAINER_KINDS
 from orchestrator.findings import Finding, skipped
-from orchestrator.trainer_fields import TRAINER_KINDS
 
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

@@ -10,10 +10,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from orchestrator.class_fields import FieldFact, SearchPath, SourceUnreadableError
 from orchestrator.data import DataError, DataFacts, describe
 from orchestrator.data.recipe import heldout_rows, training_rows
-from orchestrator.engine_fields import CLASSES, engine_fields
 from orchestrator.facts import gpus, machine, ports, prompt_tokens
 from orchestrator.facts.cache import FactsCache
 from orchestrator.facts.interpreters import LayoutError, site_packages
@@ -21,9 +19,11 @@ from orchestrator.facts.launcher_file import launcher_config
 from orchestrator.facts.models import model_facts
 from orchestrator.facts.packages import installed_versions, requirements
 from orchestrator.facts.types import Facts
+from orchestrator.fields.engine import CLASSES, engine_fields
+from orchestrator.fields.source import FieldFact, SearchPath, SourceUnreadableError
+from orchestrator.fields.trainer import trainer_fields
 from orchestrator.kinds import generation_kind
 from orchestrator.schema import DataConfig, EvaluationConfig, GenerationConfig, RunConfig
-from orchestrator.trainer_fields import trainer_fields
 from rewards.signature import Signature, read_signature
 from rewards.targets import LoadError
 

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, distributions, requires
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from orchestrator.class_fields import SearchPath
+from orchestrator.fields.source import SearchPath
 
 PACKAGES = (
     "orchestrate",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
-from orchestrator.port_ledger import ports
+from orchestrator.ledgers.ports import ports
 from orchestrator.schema import RunConfig
 
 LISTEN = "0A"

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.class_fields import FieldFact
 from orchestrator.data import DataFacts
+from orchestrator.fields.source import FieldFact
 from rewards.signature import Signature
 
 

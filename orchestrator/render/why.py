@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from orchestrator.fielddocs import SOURCE
+from orchestrator.fields.docs import SOURCE
 from orchestrator.why import Explained, Recipe
 from orchestrator.why.places import Place
 

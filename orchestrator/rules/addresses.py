@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from orchestrator.addresses import ANY_ADDRESS, LOOPBACK, host_of, port_of
+from orchestrator.addresses import ANY_ADDRESS, host_of, is_loopback, is_number, port_of
 from orchestrator.findings import Finding, skipped
 from orchestrator.kinds import generation_kind
 from orchestrator.rules.case import Case
@@ -14,32 +14,44 @@ def not_an_address(case: Case) -> Iterator[Finding]:
     """A URL is one that can be connected to.
 
     ## What it checks
-    `generation.url` and `reward.url`: http or https, a host and a port that exists.
+    `generation.url`, `reward.url`, `reward.judge.url` and environments: http or https, a host and a port that exists.
+    `launcher.main_address`: a bare name or address, its port stands in `launcher.main_port`.
     ## Why it matters
     The trainer would fail at its first request, after everything has started.
     ## Bad
         generation=external generation.url=http://localhost:99999
         generation.host=::1
         reward=external reward.url=localhost:9000/score reward.port=9000
+        reward.judge.url=localhost:8001/v1
+        launcher=torchrun launcher.num_machines=2 launcher.main_address=node1:29500
     ## Good
         reward=external reward.url=http://localhost:9000
     """
-    for name, part in services(case):
-        if not part.url:
+    urls = {f"{name}.url": part.url for name, part in services(case) if case.is_sound(f"{name}.port")}
+    for path, url in (urls | asked_by_rewards(case)).items():
+        if not url:
             continue
-        host, port = host_of(part.url), port_of(part.url)
-        bare_ipv6 = ":" in host and "[" not in part.url
-        if not part.url.startswith(("http://", "https://")) or not host or bare_ipv6:
-            problem = f"{name}.url = {part.url} is not an http address"
+        host, port = host_of(url), port_of(url)
+        bare_ipv6 = ":" in host and "[" not in url
+        if not url.startswith(("http://", "https://")) or not host or bare_ipv6:
+            problem = f"{path} = {url} is not an http address"
         elif port != AUTO and not (isinstance(port, int) and 0 < port < 65536):
-            problem = f"{name}.url = {part.url} names no port that exists"
+            problem = f"{path} = {url} names no port that exists"
         else:
             continue
         yield Finding(
-            values={f"{name}.url": part.url},
+            values={path: url},
             problem=problem,
-            why="The trainer connects to this address.",
-            fix=f"write {name}.url=http://127.0.0.1:{port_of(part.url) or 'PORT'}, or the name of the machine",
+            why="The trainer or a reward function connects to this address.",
+            fix=f"write {path}=http://127.0.0.1:{port if isinstance(port, int) else 'PORT'}, or the machine's name",
+        )
+    address = case.run.launcher.main_address
+    if address and ("/" in address or (":" in address and not is_number(address))):
+        yield Finding(
+            values={"launcher.main_address": address},
+            problem=f"launcher.main_address = {address} is more than a name or an address",
+            why="Every process would look up the whole text as a machine's name.",
+            fix="write the name alone, and the port in launcher.main_port",
         )
 
 
@@ -107,7 +119,7 @@ def loopback_over_machines(case: Case) -> Iterator[Finding]:
             f"where the {launcher.num_machines} training machines meet is left to their scheduler",
             "set launcher.main_address, or check where MASTER_ADDR is set",
         )
-    if launcher.num_machines > 1 and address in LOOPBACK:
+    if launcher.num_machines > 1 and address and is_loopback(address):
         yield Finding(
             severity="warning",
             values={"launcher.num_machines": launcher.num_machines, "launcher.main_address": address},
@@ -115,7 +127,15 @@ def loopback_over_machines(case: Case) -> Iterator[Finding]:
             why="Their processes would wait for each other until the time-out.",
             fix="set launcher.main_address to the first machine's name",
         )
-    if generation_kind(generation).server and generation.num_machines > 0 and host_of(generation.url) in LOOPBACK:
+    elsewhere = generation_kind(generation).server and generation.num_machines > 0
+    if elsewhere and generation_kind(generation).started and is_loopback(generation.host):
+        yield Finding(
+            values={"generation.num_machines": generation.num_machines, "generation.host": generation.host},
+            problem=f"the generation server is on another machine and would listen on {generation.host} only",
+            why="The trainer's machine cannot reach it there.",
+            fix="set generation.host=0.0.0.0 and, on a closed network, generation.trusted_network=true",
+        )
+    if elsewhere and is_loopback(host_of(generation.url)):
         yield Finding(
             values={"generation.num_machines": generation.num_machines, "generation.url": generation.url},
             problem=f"the generation server is on another machine, and generation.url is {generation.url}",
@@ -125,25 +145,32 @@ def loopback_over_machines(case: Case) -> Iterator[Finding]:
 
 
 def no_address(case: Case) -> Iterator[Finding]:
-    """A service that somebody else runs has an address.
+    """Every service has an address, and one that somebody else runs has a port.
 
     ## What it checks
-    `url` of external services.
+    `url` of generation and reward server; of external ones that it names no `auto` port, which only the run could pick.
     ## Why it matters
-    Nothing starts such a service, so nothing can know where it is.
+    Nothing starts an external service, so nothing can know where it is.
     ## Bad
         reward.kind=external reward.url=''
+        reward.kind=external
+        generation.url=''
     ## Good
         reward=external reward.url=http://127.0.0.1:9000
     """
     for name, part in services(case):
         reported = any(problem.path == f"{name}.url" for problem in case.problems)
-        if part.kind == "external" and not part.url and not reported:
+        external = part.kind == "external"
+        if not reported and (not part.url or (external and port_of(part.url) == AUTO)):
             yield Finding(
                 values={f"{name}.kind": part.kind, f"{name}.url": part.url},
-                problem=f"{name}.kind = external, and {name}.url is empty",
-                why="The run does not start this service, so it has to be told where it is.",
-                fix=f"set {name}.url=http://host:port, or {name}={STARTED[name]} to have it started",
+                problem=f"{name}.kind = {part.kind}, and {name}.url is {part.url or 'empty'}",
+                why="The run does not start this service, so it has to be told where it is."
+                if external
+                else "The trainer would not know where to connect.",
+                fix=f"set {name}.url=http://host:port, or {name}={STARTED[name]} to have it started"
+                if external
+                else f"leave {name}.url at http://${{{name}.host}}:${{{name}.port}}",
             )
 
 

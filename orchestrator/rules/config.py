@@ -6,8 +6,8 @@ from difflib import get_close_matches
 from typing import Any
 
 from orchestrator.alarms import ALARMS
-from orchestrator.class_fields import FieldFact
-from orchestrator.fieldtypes import accepts, readable
+from orchestrator.fields.source import FieldFact
+from orchestrator.fields.types import accepts, readable
 from orchestrator.findings import Finding, skipped
 from orchestrator.kinds import generation_kind
 from orchestrator.rules.case import Case
@@ -54,7 +54,7 @@ def unknown_key(case: Case) -> Iterator[Finding]:
         yield Finding(
             problem=f"the override cannot be applied: {text}",
             why="The setting that it was meant for keeps its old value.",
-            fix="write the whole list: reward.functions=[{name: ..., target: ...}, ...]",
+            fix="give a mapping a mapping and a list a list, e.g. reward.functions=[{name: ..., target: ...}, ...]",
         )
 
 
@@ -95,6 +95,17 @@ RENAMED = {
     "rollout_n": "limits.generations",
     "torch_dtype": "model.dtype",
     "model_name_or_path": "model.name",
+    "lr": "trainer.args.learning_rate",
+    "kl_coef": "trainer.args.beta",
+    "tp": "generation.tensor_parallel_size",
+    "dp": "generation.data_parallel_size",
+    "nnodes": "launcher.num_machines",
+    "nproc_per_node": "launcher.num_processes",
+    "master_port": "launcher.main_port",
+    "master_addr": "launcher.main_address",
+    "lora_rank": "trainer.lora.r",
+    "lora_r": "trainer.lora.r",
+    "max_tokens": "limits.completion_length",
     "evaluation_strategy": "trainer.args.eval_strategy",
     "no_cuda": "trainer.args.use_cpu",
     "use_liger_loss": "trainer.args.use_liger_kernel",
@@ -199,6 +210,7 @@ def missing_value(case: Case) -> Iterator[Finding]:
     ## Bad
         data=jsonl evaluation.rows=0
         model.name=''
+        generation.model=''
         generation.model='${modle.name}'
     ## Good
         generation.model='${model.name}'
@@ -213,8 +225,9 @@ def missing_value(case: Case) -> Iterator[Finding]:
                 why="The value comes from another setting, and that one is not there or not of the right kind.",
                 fix="correct the name inside ${...}, or write the value itself",
             )
-    if not case.run.model.name and not any(problem.path == "model.name" for problem in case.problems):
-        yield _missing("model.name", "")
+    for path, name in {"model.name": case.run.model.name, "generation.model": case.run.generation.model}.items():
+        if not name and case.is_sound(path) and not any(problem.path == path for problem in case.problems):
+            yield _missing(path, "")
 
 
 def _missing(path: str, value: object) -> Finding:
@@ -272,7 +285,7 @@ ALARM_ACTIONS = ("warn", "stop", "off")
 
 
 def _no_choice(path: str, value: object, words: Sequence[str]) -> Finding:
-    match = get_close_matches(str(value), words, n=1)
+    match = [word for word in words if word.startswith(f"{value}_")] or get_close_matches(str(value), words, n=1)
     return Finding(
         values={path: value},
         problem=f"{path} = {value} is none of: {', '.join(words)}",

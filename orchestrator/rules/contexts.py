@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterator
 
-from orchestrator.budgets import COMPLETION, prompts
 from orchestrator.facts import ModelFacts
 from orchestrator.findings import Finding
 from orchestrator.kinds import generation_kind
+from orchestrator.ledgers.tokens import COMPLETION, prompts
 from orchestrator.rules.case import Case
 from rewards.signature import Signature
 

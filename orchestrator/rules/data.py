@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from orchestrator.batches import run_batches
 from orchestrator.findings import Finding
+from orchestrator.ledgers.batches import run_batches
 from orchestrator.rules.case import Case
 
 
@@ -47,11 +47,22 @@ def heldout_unreadable(case: Case) -> Iterator[Finding]:
     ## Bad
         evaluation.rows=5000
         data=jsonl data.path=tests/rules/rows.jsonl
-    ## Good
         data=jsonl data.path=tests/rules/rows.jsonl data.heldout_path=tests/rules/rows.jsonl evaluation.rows=2
+    ## Good
+        data=jsonl data.path=tests/rules/rows.jsonl data.heldout_path=tests/rules/held.jsonl evaluation.rows=2
         evaluation.rows=0
     """
-    if isinstance(case.facts.heldout, str) and not _own_data(case):
+    data = case.run.data
+    if data.heldout_path and data.heldout_path == data.path:
+        yield Finding(
+            severity="warning",
+            values={"data.path": data.path, "data.heldout_path": data.heldout_path},
+            problem="the held-out rows are the training rows",
+            why="The accuracy after training is measured on what was trained on.",
+            fix="set data.heldout_path to a file of other rows, or evaluation.rows=0",
+        )
+    said = case.facts.heldout == case.facts.data  # the same reason twice: DAT001 gives it
+    if isinstance(case.facts.heldout, str) and not _own_data(case) and not said:
         yield Finding(
             values={"evaluation.rows": case.run.evaluation.rows, "data.heldout_path": case.run.data.heldout_path},
             problem=case.facts.heldout,
@@ -64,11 +75,14 @@ def fewer_rows_than_prompts(case: Case) -> Iterator[Finding]:
     """There are at least as many prompts as one generation batch takes.
 
     ## What it checks
-    Rows of the data against the prompts of one generation batch.
+    Rows of the data (without prompts that `data.long_prompts: drop` leaves out, where they are counted) against the
+    prompts of one generation batch.
     ## Why it matters
     TRL's sampler drops the incomplete batch: with too few rows there is no batch at all, and training ends at step 0.
     ## Bad
         data.rows=8
+        data.long_prompts=drop limits.prompt_length=4
+        facts: {"prompt_tokens": {"7": 3190, "4": 10}}
     ## Good
         data.rows=16
     """
@@ -77,10 +91,14 @@ def fewer_rows_than_prompts(case: Case) -> Iterator[Finding]:
     if plan is None or isinstance(data, str) or plan.generation_batch % plan.group or _own_data(case):
         return
     prompts = plan.generation_batch // plan.group
-    if data.rows < prompts:
+    rows = data.rows
+    if case.run.data.long_prompts == "drop" and not isinstance(case.facts.prompt_tokens, str):
+        limit = case.run.limits.prompt_length
+        rows = sum(count for length, count in case.facts.prompt_tokens.items() if length <= limit)
+    if rows < prompts:
         yield Finding(
-            values={"data.rows": data.rows, "prompts a batch": prompts},
-            problem=f"{data.rows} rows; a batch takes {prompts} prompts ({plan.generation_batch} / {plan.group})",
+            values={"data.rows": rows, "prompts a batch": prompts},
+            problem=f"{rows} rows; a batch takes {prompts} prompts ({plan.generation_batch} / {plan.group})",
             why="TRL drops an incomplete batch, so there would be none.",
             fix=f"set data.rows to at least {prompts}, or lower the batch",
         )

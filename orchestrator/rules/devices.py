@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from itertools import combinations
 
-from orchestrator.devices import Claim, claims, table
 from orchestrator.findings import Finding, skipped
+from orchestrator.ledgers.devices import Claim, claims, table
 from orchestrator.rules.case import Case
 
 
@@ -51,7 +51,7 @@ def gpu_taken_twice(case: Case) -> Iterator[Finding]:
                 fix=f"name each index once in {claim.path}",
             )
     for one, other in combinations(ledger, 2):
-        if one.own_machines or other.own_machines:
+        if one.own_machines or other.own_machines or one.shares or other.shares:
             continue
         both = sorted(set(one.named or ()) & set(other.named or ()))
         if both and not _may_share(case, one, other):
@@ -114,7 +114,15 @@ def too_few_gpus(case: Case) -> Iterator[Finding]:
     # Machines of their own may be of another size: they count only where the whole cluster is declared.
     group = [claim for claim in ledger if declared is not None or not claim.own_machines]
     needed = _gpus_needed(group)
-    if needed > available * machines:
+    taken = sum(claim.machines for claim in ledger if claim.part == "trainer" or claim.own_machines)
+    if declared is not None and taken > declared:
+        yield Finding(
+            values={"hardware.machines": declared, "machines taken": taken},
+            problem=f"the parts take {taken} machines, and there are {declared}",
+            why="The last part to start has nowhere to run.",
+            fix="lower launcher.num_machines or generation.num_machines, or raise hardware.machines",
+        )
+    elif needed > available * machines:
         yield _not_enough(case, group, needed, available, machines)
 
 
@@ -135,7 +143,7 @@ def _not_enough(case: Case, group: list[Claim], needed: int, available: int, mac
         | {claim.path: list(claim.named) for claim in group if claim.named is not None},
         problem=f"{needed} GPUs are needed, and there are {have}: {table(tuple(group))}",
         why="The last part to start finds no GPU, or waits for one for ever.",
-        fix="lower launcher.num_processes or generation.data_parallel_size"
+        fix="lower launcher.num_processes or generation.data_parallel_size, or raise hardware.machines"
         + (", or share them: generation=colocate" if colocate else "")
         + ("" if case.run.hardware.gpus is not None else "; for another machine, say so: hardware.gpus=N"),
     )
@@ -189,16 +197,13 @@ def no_such_gpu(case: Case) -> Iterator[Finding]:
             why="It is checked for the declared machine, and would run on this one.",
             fix="leave hardware.gpus out to check for this machine",
         )
-    if declared is not None:
-        there = frozenset(range(declared))
-    elif isinstance(seen, str) or not seen:
+    indices = {gpu.index for gpu in seen} if not isinstance(seen, str) else set()
+    if declared is None and not indices:
         return  # not known, or none: DEV002's
-    else:
-        there = frozenset(gpu.index for gpu in seen)
+    legal = ", ".join(map(str, sorted(indices))) if declared is None else f"0 to {declared - 1}"
     for claim in claims_of(case):
-        beyond = [i for i in claim.named or () if i not in there]
+        beyond = [i for i in claim.named or () if (not 0 <= i < declared if declared is not None else i not in indices)]
         if beyond and not claim.own_machines:
-            legal = ", ".join(map(str, sorted(there)))
             yield Finding(
                 values={claim.path: list(claim.named or ()), "GPUs": legal},
                 problem=f"{claim.path} names GPU {beyond[0]}, and there are {legal}",

@@ -3,14 +3,15 @@
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import combinations
+from math import prod
 
 from packaging.version import Version
 
-from orchestrator.batches import world_size
-from orchestrator.devices import engine_size
 from orchestrator.facts import ModelFacts
 from orchestrator.findings import Finding
 from orchestrator.kinds import STARTED_REWARD, generation_kind
+from orchestrator.ledgers.batches import world_size
+from orchestrator.ledgers.devices import engine_size
 from orchestrator.rules.case import Case
 from orchestrator.rules.devices import claims_of, written_for_elsewhere
 from orchestrator.rules.versions import version_of
@@ -24,18 +25,21 @@ def tensor_parallel_does_not_divide(case: Case) -> Iterator[Finding]:
 
     ## What it checks
     The engine's tensor parallel size against the model's attention heads; of a colocated engine, against the trainer's
-    processes (vLLM before 0.8 wanted all of them: tensor parallel = processes), and engines x size against them.
+    processes (vLLM before 0.8 wanted all of them: tensor parallel = processes), and engines x size against them. Of a
+    foreign trainer its own tensor x pipeline x sequence parallel size against its processes.
     ## Why it matters
     vLLM refuses to build the engine, after the trainer has loaded its model.
     ## Bad
         generation=colocate launcher=torchrun launcher.num_processes=8 generation.tensor_parallel_size=3
         generation=vllm generation.tensor_parallel_size=3
+        trainer=command launcher.num_processes=8 trainer.args.tensor_parallel_size=3
     ## Good
         generation=colocate launcher=torchrun launcher.num_processes=8 generation.tensor_parallel_size=4
         generation=vllm generation.tensor_parallel_size=2
     """
     run, size = case.run, engine_size(case.run)
     kind = generation_kind(run.generation)
+    yield from _foreign_sizes(case)
     if not kind.vllm:
         return
     world, vllm = world_size(run), version_of(case.facts.generation_versions, "vllm")
@@ -179,3 +183,17 @@ def dtype_not_on_gpu(case: Case) -> Iterator[Finding]:
                 why="vLLM and transformers refuse it when they start.",
                 fix="set model.dtype=float16 (or float32) and leave trainer.args.bf16 off",
             )
+
+
+def _foreign_sizes(case: Case) -> Iterator[Finding]:
+    keys = ("tensor_parallel_size", "pipeline_parallel_size", "sequence_parallel_size")
+    given = {key: case.run.trainer.args.get(key) for key in keys}
+    sizes = {key: size for key, size in given.items() if isinstance(size, int) and size > 0}
+    world, product = world_size(case.run), prod(sizes.values())
+    if case.run.trainer.kind == "command" and world % product:
+        yield Finding(
+            values={f"trainer.args.{key}": size for key, size in sizes.items()} | {"processes": world},
+            problem=f"{' x '.join(map(str, sizes.values()))} = {product} does not divide the {world} trainer processes",
+            why="The trainer cannot split its processes into groups of that size.",
+            fix="choose sizes whose product divides launcher.num_processes x num_machines",
+        )

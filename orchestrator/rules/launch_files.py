@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from orchestrator.batches import DEFAULTS, world_size
 from orchestrator.findings import Finding, Severity
+from orchestrator.ledgers.batches import DEFAULTS, world_size
 from orchestrator.rules.case import Case
 
 AUTO_WORD = "auto"
@@ -51,6 +51,7 @@ def launcher_file_disagrees(case: Case) -> Iterator[Finding]:
             why="DeepSpeed would not be set up at all.",
             fix="set launcher.zero_stage=2 (1, 2 or 3), or launcher.config=FILE.json",
         )
+    yield from _wrong_file(case, path, content, inline)
     for name, said in (("launcher.config", content), ("trainer.args.deepspeed", inline)):
         if isinstance(said, Mapping):
             deepspeed = name == "trainer.args.deepspeed" or case.run.launcher.kind == "deepspeed"
@@ -59,6 +60,32 @@ def launcher_file_disagrees(case: Case) -> Iterator[Finding]:
             for key, value, setting, meant in compared:
                 if value not in (None, AUTO_WORD) and not _equal(value, meant):
                     yield _differs(str(file), key, value, setting, meant, deepspeed)
+
+
+def _wrong_file(case: Case, path: str | None, content: Mapping[str, Any] | None, inline: Any) -> Iterator[Finding]:
+    kind = case.run.launcher.kind
+    if content and inline:
+        yield Finding(
+            values={"launcher.config": path, "trainer.args.deepspeed": inline},
+            problem="DeepSpeed is set up in two places",
+            why="One of them wins without a word.",
+            fix="keep launcher.config, and remove trainer.args.deepspeed",
+        )
+    for other, marks in FILE_MARKS.items():
+        if content and kind != other and kind in FILE_MARKS and marks & content.keys():
+            yield Finding(
+                values={"launcher.kind": kind, "launcher.config": path},
+                problem=f"{path} is a file for {other} ({', '.join(sorted(marks & content.keys()))}), not for {kind}",
+                why="The launcher would not find what it looks for, or refuse the file.",
+                fix=f"choose launcher={other}, or name a file for {kind}",
+            )
+
+
+FILE_MARKS = {
+    "deepspeed": {"train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization"},
+    "accelerate": {"compute_environment", "distributed_type", "num_machines", "machine_rank"},
+}
+"""Launcher -> keys that only its files have."""
 
 
 def _equal(value: Any, meant: Any) -> bool:

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from orchestrator.budgets import COMPLETION, prompts
 from orchestrator.facts import ModelFacts
+from orchestrator.fields.trainer import TRAINER_KINDS
 from orchestrator.findings import Finding, skipped
 from orchestrator.kinds import generation_kind
+from orchestrator.ledgers.tokens import COMPLETION, prompts
 from orchestrator.rules.case import Case
-from orchestrator.trainer_fields import TRAINER_KINDS
 
 
 def completion_length_disagrees(case: Case) -> Iterator[Finding]:

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from orchestrator.batches import world_size
-from orchestrator.devices import claims, engine_size, memory_share
 from orchestrator.facts import ModelFacts
 from orchestrator.findings import Finding, skipped
 from orchestrator.kinds import generation_kind
-from orchestrator.memory import GIB, Need, generation_need, num_parameters, trainer_need
+from orchestrator.ledgers.batches import world_size
+from orchestrator.ledgers.devices import claims, engine_size, memory_share
+from orchestrator.ledgers.memory import GIB, Need, generation_need, num_parameters, trainer_need
 from orchestrator.rules.case import Case
 from orchestrator.rules.devices import written_for_elsewhere
 

@@ -1,15 +1,16 @@
-"""NUM: batch sizes and group sizes (the arithmetic of TRL 1.16, see orchestrator/batches.py)."""
+"""NUM: batch sizes and group sizes (the arithmetic of TRL 1.16, see orchestrator/ledgers/batches.py)."""
 
 from collections.abc import Iterator
+from math import isqrt
 from typing import Any
 
 from packaging.version import Version
 
-from orchestrator.batches import DEFAULTS, BatchPlan, run_batches
+from orchestrator.fields.trainer import TRAINER_KINDS
 from orchestrator.findings import Finding
+from orchestrator.ledgers.batches import DEFAULTS, BatchPlan, run_batches
 from orchestrator.rules.case import Case
 from orchestrator.rules.versions import version_of
-from orchestrator.trainer_fields import TRAINER_KINDS
 
 
 def _plan(case: Case) -> BatchPlan | None:
@@ -59,7 +60,7 @@ def group_does_not_divide(case: Case) -> Iterator[Finding]:
         formula = f" ({plan.per_device} per device x {plan.world} processes; trl {trl} ignores the accumulation)"
     if batch % plan.group == 0:
         return
-    fitting = [n for n in range(2, batch + 1) if batch % n == 0]
+    fitting = _divisors(batch)
     near = sorted(fitting, key=lambda n: abs(n - plan.group))[:3]
     yield Finding(
         values={"generation batch": batch, "trainer.args.num_generations": plan.group}
@@ -69,6 +70,12 @@ def group_does_not_divide(case: Case) -> Iterator[Finding]:
         why="The trainer refuses it when it is built, after the model has loaded.",
         fix=f"set limits.generations to one of {sorted(near)}" if near else "raise per_device_train_batch_size",
     )
+
+
+def _divisors(number: int) -> list[int]:
+    """Those above one."""
+    small = [n for n in range(1, isqrt(number) + 1) if number % n == 0]
+    return sorted({*small, *(number // n for n in small)} - {1})
 
 
 def _states_batch(case: Case) -> bool:
@@ -254,6 +261,12 @@ def count_not_positive(case: Case) -> Iterator[Finding]:
     counts |= {
         f"trainer.args.{key}": run.trainer.args.get(key) for key in ("steps_per_generation", "generation_batch_size")
     }
+    counts |= {
+        f"generation.args.{key}": value
+        for key, value in run.generation.args.items()
+        if key in ("pipeline_parallel_size", "max_num_batched_tokens", "max_num_seqs", "max_lora_rank")
+    }
+    counts["reward.environment.max_turns"] = run.reward.environment.max_turns
     limits = {
         "reward.timeout_s": run.reward.timeout_s,
         "generation.request_timeout_s": run.generation.request_timeout_s,

@@ -2,30 +2,45 @@
 
 from collections.abc import Iterator
 
-from orchestrator.addresses import ANY_ADDRESS, host_of, port_of
+from orchestrator.addresses import ANY_ADDRESS, host_of, is_loopback, port_of
 from orchestrator.findings import Finding, skipped
 from orchestrator.kinds import generation_kind
-from orchestrator.port_ledger import Port, ports
+from orchestrator.ledgers.ports import Port, ports
 from orchestrator.rules.case import Case
-from orchestrator.rules.services import STARTED, asked_by_rewards, same_host, services
-from orchestrator.schema import AUTO
+from orchestrator.rules.services import STARTED, asked_by_rewards, same_host, services, started
+from orchestrator.schema import AUTO, GenerationConfig
 
 
 def url_port_mismatch(case: Case) -> Iterator[Finding]:
     """The trainer connects to the port that the server binds.
 
     ## What it checks
-    The port in `generation.url` and `reward.url` against `generation.port` and `reward.port`, `auto` included.
+    The port in `generation.url` and `reward.url` against `generation.port` and `reward.port`, `auto` included; of
+    servers that the run starts on this machine also the host, and that it is http.
     ## Why it matters
     The trainer would wait for a server that is not there, or talk to another one and train on its answers.
     ## Bad
         generation.port=8001 generation.url=http://127.0.0.1:8000
         reward.url=http://127.0.0.1:9000
+        generation.port=8000 generation.url=http://gpu7:8000
+        reward.port=9000 reward.url=https://127.0.0.1:9000
     ## Good
         generation.port=8001
         generation.port=8001 generation.url=http://localhost:8001
     """
+    for name, part in started(case):
+        away = is_loopback(part.host) and part.url and not is_loopback(host_of(part.url))
+        remote = isinstance(part, GenerationConfig) and part.num_machines > 0  # NET007's
+        if host_of(part.url) not in ANY_ADDRESS and not remote and (away or part.url.startswith("https://")):
+            yield Finding(
+                values={f"{name}.host": part.host, f"{name}.url": part.url},
+                problem=f"the {name} server would listen on http://{part.host}, and the trainer connect to {part.url}",
+                why=f"The trainer would use another server than the {name} server of this recipe, or none.",
+                fix=f"leave {name}.url at http://${{{name}.host}}:${{{name}.port}}",
+            )
     for name, part in services(case):
+        if not case.is_sound(f"{name}.port"):
+            continue
         named = port_of(part.url)
         in_range = part.port == AUTO or (isinstance(part.port, int) and part.port > 0)  # else NET005 says so
         if part.url and in_range and named is not None and named != part.port:

@@ -4,10 +4,12 @@ from collections import Counter
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from orchestrator.batches import world_size
 from orchestrator.findings import Finding, skipped
 from orchestrator.kinds import generation_kind
+from orchestrator.ledgers.batches import world_size
 from orchestrator.rules.case import Case
+from orchestrator.schema import RewardFunctionConfig
+from rewards.signature import Signature
 
 
 def no_function(case: Case) -> Iterator[Finding]:
@@ -94,6 +96,42 @@ def function_not_found(case: Case) -> Iterator[Finding]:
                 why="The reward server would not start.",
                 fix="write target as a built-in's name, package.module:function or file.py:function",
             )
+        elif found is not None and found.exact:
+            yield from _call_problems(index, function, found)
+
+
+def _call_problems(index: int, function: RewardFunctionConfig, signature: Signature) -> Iterator[Finding]:
+    """What the signature alone shows: a reward server binds functions by these names when it starts."""
+    path, known = f"reward.functions.{index}", ", ".join(signature.parameters)
+    if not signature.accepts("completions"):
+        yield Finding(
+            values={f"{path}.target": function.target, "parameters": known},
+            problem=f"{function.name} does not take completions; its parameters are {known}",
+            why="The reward server would not start.",
+            fix="rename the parameter that holds the answers to completions (a list of texts or messages)",
+        )
+    for name in function.params:
+        if not signature.accepts(name):
+            yield Finding(
+                values={f"{path}.params": dict(function.params), "parameters": known},
+                problem=f"{function.name} has no parameter {name}; it has {known}",
+                why="The reward server would not start.",
+                fix=f"remove params.{name}, or correct its name",
+            )
+
+
+FOREIGN_NAMES = {
+    "completion": "completions",
+    "responses": "completions",
+    "response": "completions",
+    "queries": "completions",
+    "solution_str": "completions",
+    "prompt": "prompts",
+    "ground_truth": "answer",
+    "golden_responses": "answer",
+    "labels": "answer",
+}
+"""Parameters that other frameworks pass -> what they are called here."""
 
 
 def column_missing(case: Case) -> Iterator[Finding]:
@@ -101,7 +139,7 @@ def column_missing(case: Case) -> Iterator[Finding]:
 
     ## What it checks
     Each required parameter of a reward function (but prompts, completions and the like, and what `params` gives)
-    against the columns of the data.
+    against the columns of the data, training and held-out.
     ## Why it matters
     The function fails at the first score, after generation has run.
     ## Bad
@@ -124,18 +162,29 @@ def column_missing(case: Case) -> Iterator[Finding]:
             )
             continue
         for column in missing:
-            if not isinstance(data, str) and column not in data.columns:
-                yield _column_finding(function.name, function.target, column, data.columns)
+            for columns in _splits_without(case, column):
+                yield _column_finding(function.name, function.target, column, columns)
+
+
+def _splits_without(case: Case, column: str) -> Iterator[tuple[str, ...]]:
+    """Columns of the training data, or else of the held-out data, that lack the one in question."""
+    for data in (case.facts.data, case.facts.heldout):
+        if data is not None and not isinstance(data, str) and column not in data.columns:
+            yield data.columns
+            return
 
 
 def _column_finding(name: str, target: str, column: str, columns: tuple[str, ...]) -> Finding:
     near = get_close_matches(column, columns, n=1)
     source = near[0] if near else "FILE_COLUMN"
+    ours = FOREIGN_NAMES.get(column)
+    renamed = f"rename the parameter to {ours}, as it is called here; or " if ours in ("prompts", "completions") else ""
     return Finding(
         values={"reward function": f"{name} ({target})", "data columns": ", ".join(columns)},
         problem=f"reward function {name} wants the column {column}; the data have {', '.join(columns)}",
         why="It would fail at the first completion, after the model has generated.",
-        fix=f"rename it with data.columns.{column}={source}, or give it with params: {{{column}: ...}}",
+        fix=f"{renamed}map a column of the file with data.columns.{column}={source}, or give it with params: "
+        f"{{{column}: ...}}",
     )
 
 
@@ -228,10 +277,12 @@ def token_not_set(case: Case) -> Iterator[Finding]:
     name = case.run.reward.token_env
     if case.run.reward.kind != "inprocess" and name and name not in case.facts.environment:
         yield Finding(
-            values={"reward.token_env": name},
-            problem=f"reward.token_env names {name}, which is not set",
+            values={"reward.token_env": name if name.isidentifier() else "(not shown)"},
+            problem=f"reward.token_env names {name}, which is not set"
+            if name.isidentifier()
+            else "reward.token_env is to name the variable that holds the token, not the token",
             why="The reward server takes no request without the token.",
-            fix=f"export {name}=...",
+            fix=f"export {name}=..." if name.isidentifier() else "write reward.token_env=REWARD_TOKEN, and export it",
         )
 
 
@@ -260,17 +311,24 @@ def source_without_function(case: Case) -> Iterator[Finding]:
             taken = [str(v) for function in functions for v in _listed(function.only.get(column))]
             if any(column not in function.only for function in functions):
                 continue  # a function that does not look at the column scores its rows
-            for value in data.values.get(column, ()):
-                if value not in taken:
-                    near = get_close_matches(value, taken, n=1, cutoff=0.4)
-                    yield Finding(
-                        values={f"data column {column}": value, "reward.functions": [f.name for f in functions]},
-                        problem=f"no reward function scores rows whose {column} is {value}; known are "
-                        + ", ".join(taken)
-                        + (f" (nearest: {near[0]})" if near else ""),
-                        why="The first such row ends the run.",
-                        fix=f"add {value} to a function's only.{column}, or leave such rows out of the data",
-                    )
+            if column in data.columns and column not in data.values:
+                yield skipped(
+                    f"the values of the data's column {column} are no short list of texts, so whether every row is "
+                    "scored is not known",
+                    "use a text column with few values in only",
+                )
+            left = [value for value in data.values.get(column, ()) if value not in taken]
+            if left:
+                near = get_close_matches(left[0], taken, n=1, cutoff=0.4)
+                shown = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
+                yield Finding(
+                    values={f"data column {column}": shown, "reward.functions": [f.name for f in functions]},
+                    problem=f"no reward function scores rows whose {column} is {shown}; known are "
+                    + ", ".join(taken)
+                    + (f" (nearest: {near[0]})" if near else ""),
+                    why="The first such row ends the run.",
+                    fix=f"add {left[0]} to a function's only.{column}, or leave such rows out of the data",
+                )
     for index, function in enumerate(functions):
         for column in function.only:
             if columns and column not in columns:

@@ -1,6 +1,7 @@
 """NUM: how completions are drawn and compared."""
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import TypeGuard
 
 from orchestrator.findings import Finding
 from orchestrator.kinds import generation_kind, through_our_client
@@ -243,10 +244,81 @@ def refused_combination(case: Case) -> Iterator[Finding]:
         )
     mode = args.get("vllm_importance_sampling_mode") or "sequence_mask"
     corrected = args.get("vllm_importance_sampling_correction", True) is True and not through_our_client(run)
-    if args.get("loss_type") == "vespo" and generation_kind(run.generation).vllm and corrected and "token" not in mode:
+    if (
+        args.get("loss_type") == "vespo"
+        and generation_kind(run.generation).vllm
+        and corrected
+        and "token" not in str(mode)
+    ):
         yield Finding(
             values={"trainer.args.loss_type": "vespo", "trainer.args.vllm_importance_sampling_mode": mode},
             problem=f"loss_type = vespo needs importance sampling per token, not {mode}",
             why="TRL refuses to build the trainer.",
             fix="set trainer.args.vllm_importance_sampling_mode=token_truncate",
         )
+
+
+RANGES: Mapping[str, tuple[Callable[[float], bool], str]] = {
+    "trainer.args.learning_rate": (lambda v: v > 0, "above 0"),
+    "trainer.args.beta": (lambda v: v >= 0, "0 or more"),
+    "trainer.args.epsilon": (lambda v: v > 0, "above 0"),
+    "trainer.args.epsilon_high": (lambda v: v > 0, "above 0"),
+    "trainer.args.max_grad_norm": (lambda v: v >= 0, "0 or more"),
+    "trainer.args.weight_decay": (lambda v: v >= 0, "0 or more"),
+    "trainer.args.warmup_steps": (lambda v: v >= 0, "0 or more"),
+    "trainer.args.max_steps": (lambda v: v >= -1, "-1 (epochs decide) or more"),
+    "trainer.args.num_train_epochs": (lambda v: v > 0, "above 0"),
+    "generation.args.gpu_memory_utilization": (lambda v: 0 < v <= 1, "above 0, at most 1 (a share)"),
+    "trainer.args.vllm_gpu_memory_utilization": (lambda v: 0 < v <= 1, "above 0, at most 1 (a share)"),
+}
+
+
+def number_out_of_range(case: Case) -> Iterator[Finding]:
+    """Numbers of the trainer and of the engine are ones that mean something, alone and together.
+
+    ## What it checks
+    Signs and ranges of learning rate, KL coefficient, clipping, weight decay, warm-up, steps, epochs and shares of
+    memory; warm-up below `max_steps` (a warning); `epsilon_high` not below `epsilon`.
+    ## Why it matters
+    Libraries take most of these numbers as they are: a negative rate unlearns, a warm-up that never ends never trains.
+    ## Bad
+        trainer.args.learning_rate=-1e-5
+        trainer.args.warmup_steps=500
+        trainer.args.epsilon=0.2 trainer.args.epsilon_high=0.1
+        generation=vllm generation.args.gpu_memory_utilization=90
+    ## Good
+        trainer.args.warmup_steps=20 trainer.args.epsilon=0.2 trainer.args.epsilon_high=0.28
+    """
+    args, engine = case.run.trainer.args, case.run.generation.args
+    for path, (fits, legal) in RANGES.items():
+        holder = args if path.startswith("trainer") else engine
+        value = holder.get(path.rpartition(".")[2])
+        if _is_number(value) and not fits(value):
+            yield Finding(
+                values={path: value},
+                problem=f"{path} = {value} is not {legal}",
+                why="The library takes it as it is, or fails when it starts.",
+                fix=f"set {path} to a number that is {legal}",
+            )
+    warmup, steps = args.get("warmup_steps"), args.get("max_steps")
+    if _is_number(warmup) and _is_number(steps) and 0 < steps <= warmup:
+        yield Finding(
+            severity="warning",
+            values={"trainer.args.warmup_steps": warmup, "trainer.args.max_steps": steps},
+            problem=f"the learning rate would still rise when the run ends: {warmup} warm-up steps of {steps}",
+            why="The rate that the recipe states is never reached.",
+            fix=f"set trainer.args.warmup_steps below {steps}, e.g. {max(steps // 10, 1)}",
+        )
+    low, high = args.get("epsilon", 0.2), args.get("epsilon_high")
+    if _is_number(low) and _is_number(high) and high < low:
+        yield Finding(
+            severity="warning",
+            values={"trainer.args.epsilon": low, "trainer.args.epsilon_high": high},
+            problem=f"the upper clip {high} is tighter than the lower one {low}",
+            why="Clip-higher is meant to let good tokens grow more than bad ones shrink; this does the opposite.",
+            fix="swap the two, or leave epsilon_high out",
+        )
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

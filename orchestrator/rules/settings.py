@@ -1,11 +1,12 @@
 """CFG and ORD: settings that the run decides, must have, or cannot start."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 
 from orchestrator.findings import Finding
-from orchestrator.kinds import STARTABLE, not_startable
+from orchestrator.kinds import STARTABLE, generation_kind, not_startable
 from orchestrator.rules.case import Case
+from orchestrator.schema import RunConfig
 
 
 def launcher_processes(case: Case) -> Iterator[Finding]:
@@ -162,7 +163,7 @@ def not_started_yet(case: Case) -> Iterator[Finding]:
             values={path: kind},
             problem=f"this version of orchestrate checks {path} = {kind} and cannot start it yet",
             why="A run of this recipe is refused.",
-            fix=f"to run now, choose {path}=" + " or ".join(STARTABLE[path]),
+            fix=f"to run now, choose {path}=" + " or ".join(map(str, STARTABLE[path])),
         )
 
 
@@ -179,12 +180,13 @@ def ignored_without_reason(case: Case) -> Iterator[Finding]:
     ## Good
         ignore.SEC002="the checkpoint is our own"
     """
-    from orchestrator.rules import RULES  # here: the table holds this very rule
+    from orchestrator.deep.rules import DEEP_RULES  # here: the tables hold this very rule, or what imports it
+    from orchestrator.rules import RULES
 
-    codes = [rule.code for rule in RULES]
+    codes = [*(rule.code for rule in RULES), *(rule.code for rule in DEEP_RULES)]
     for code, reason in case.run.ignore.items():
         if code not in codes:
-            near = get_close_matches(code, codes, n=1)
+            near = get_close_matches(code.upper(), codes, n=1)
             yield Finding(
                 severity="warning",
                 values={f"ignore.{code}": reason},
@@ -277,3 +279,84 @@ def environment_too_large(case: Case) -> Iterator[Finding]:
             fix='start with what is needed: env -i PATH="$PATH" HOME="$HOME" orchestrate ..., or unset '
             + size.longest_name,
         )
+
+
+UNREAD: tuple[tuple[str, Callable[[RunConfig], bool], str], ...] = (
+    ("launcher.zero_stage", lambda run: run.launcher.kind in ("deepspeed", "accelerate"), "launcher=deepspeed"),
+    ("launcher.offload", lambda run: run.launcher.kind in ("deepspeed", "accelerate"), "launcher=deepspeed"),
+    ("launcher.config", lambda run: run.launcher.kind in ("deepspeed", "accelerate"), "launcher=accelerate"),
+    ("generation.tensor_parallel_size", lambda run: generation_kind(run.generation).vllm, "generation=vllm"),
+    ("generation.data_parallel_size", lambda run: generation_kind(run.generation).vllm, "generation=vllm"),
+    ("generation.num_machines", lambda run: generation_kind(run.generation).server, "generation=vllm"),
+    ("trainer.lora.lora_alpha", lambda run: run.trainer.lora.r is not None, "trainer.lora.r=16"),
+    ("trainer.lora.target_modules", lambda run: run.trainer.lora.r is not None, "trainer.lora.r=16"),
+)
+"""Setting -> for which recipes something reads it, and the choice that makes it so."""
+
+
+def setting_without_reader(case: Case) -> Iterator[Finding]:
+    """Settings of one kind of part are not left beside another kind.
+
+    ## What it checks
+    ZeRO settings and a launcher's file with other launchers, parallel sizes without vLLM, adapter settings without a
+    rank: values other than the default that nothing would read.
+    ## Why it matters
+    The run would go on without them, and look as if it had them.
+    ## Bad
+        launcher.zero_stage=3
+        generation.tensor_parallel_size=2
+        trainer.lora.lora_alpha=32
+    ## Good
+        launcher=deepspeed launcher.zero_stage=3
+        generation=vllm generation.tensor_parallel_size=2
+    """
+    plain = RunConfig()
+    for path, is_read, choice in UNREAD:
+        part, *names = path.split(".")
+        value, default = getattr(case.run, part), getattr(plain, part)
+        for name in names:
+            value, default = getattr(value, name), getattr(default, name)
+        if value != default and not is_read(case.run) and case.run.generation.kind != "external":
+            kind = f"{part}.kind"
+            yield Finding(
+                values={path: value, kind: getattr(getattr(case.run, part), "kind", None)},
+                problem=f"{path} = {value}, and nothing reads it in this recipe",
+                why="The run would go on without it.",
+                fix=f"choose {choice}, or remove {path}",
+            )
+
+
+MANAGED_VARIABLES = {
+    "CUDA_VISIBLE_DEVICES": "the `gpus` settings",
+    "WORLD_SIZE": "launcher.num_processes and num_machines",
+    "RANK": "the launcher",
+    "LOCAL_RANK": "the launcher",
+    "MASTER_ADDR": "launcher.main_address",
+    "MASTER_PORT": "launcher.main_port",
+}
+"""Environment variable -> what decides it."""
+
+
+def managed_variable(case: Case) -> Iterator[Finding]:
+    """Environment variables of the recipe leave alone what its settings decide.
+
+    ## What it checks
+    CUDA_VISIBLE_DEVICES, WORLD_SIZE, RANK, LOCAL_RANK, MASTER_ADDR and MASTER_PORT in any `env`.
+    ## Why it matters
+    The ledgers count GPUs, processes and ports from the settings; a variable would move a part without them.
+    ## Bad
+        +generation.env.CUDA_VISIBLE_DEVICES=1
+        +trainer.env.MASTER_PORT=29501
+    ## Good
+        +generation.env.NCCL_DEBUG=INFO
+    """
+    run = case.run
+    envs = {"reward": run.reward.env, "generation": run.generation.env, "trainer": run.trainer.env}
+    for part, env in (envs | {"launcher": run.launcher.env}).items():
+        for name in sorted(env.keys() & MANAGED_VARIABLES.keys()):
+            yield Finding(
+                values={f"{part}.env.{name}": env[name]},
+                problem=f"{part}.env.{name} = {env[name]} is decided by {MANAGED_VARIABLES[name]}",
+                why="The rules count from the settings, and the process would follow the variable.",
+                fix=f"remove {part}.env.{name}",
+            )

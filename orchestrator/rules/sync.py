@@ -1,11 +1,12 @@
 """SYN: how completions are asked for and how weights travel."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from packaging.version import Version
 
 from orchestrator.findings import Finding
-from orchestrator.kinds import through_our_client
+from orchestrator.kinds import generation_kind, through_our_client
 from orchestrator.rules.case import Case
 from orchestrator.rules.versions import PLAIN_SERVER, version_of
 
@@ -125,34 +126,90 @@ ENGINE_FIELDS = {
     "vllm_enable_sleep_mode": "args.enable_sleep_mode",
 }
 """TRL's field for a colocated engine -> the recipe's, below `generation`."""
+ENGINE_ARGS = (
+    "model",
+    "revision",
+    "dtype",
+    "max_model_len",
+    "tensor_parallel_size",
+    "data_parallel_size",
+    "host",
+    "port",
+)
+"""vLLM's arguments that `generation` has a setting for."""
 
 
 def engine_settings_disagree(case: Case) -> Iterator[Finding]:
-    """Settings of a colocated engine are said once.
+    """Settings of the engine are said once.
 
     ## What it checks
-    TRL's `vllm_*` fields for the engine against the `generation` settings of the same meaning.
+    Of a colocated engine, TRL's `vllm_*` fields against the `generation` settings of the same meaning; of every vLLM
+    engine, `generation.args` against `generation` settings (model, dtype, max_model_len, parallel sizes, address).
     ## Why it matters
     The rules check one number, and the engine gets the other.
     ## Bad
         generation=colocate generation.tensor_parallel_size=1 trainer.args.vllm_tensor_parallel_size=2
         generation=colocate trainer.args.vllm_max_model_length=2048
+        generation=vllm generation.args.max_model_len=2048
     ## Good
         generation=colocate trainer.args.vllm_max_model_length=24
+        generation=vllm generation.args.max_num_seqs=64
     """
     generation, args = case.run.generation, case.run.trainer.args
-    if generation.kind != "colocate":
-        return
-    for key, name in ENGINE_FIELDS.items():
-        given = args.get(key)
+    said = []
+    if generation_kind(generation).vllm:
+        said += [(f"generation.args.{key}", generation.args.get(key), key) for key in ENGINE_ARGS]
+    if generation.kind == "colocate":
+        said += [(f"trainer.args.{key}", args.get(key), name) for key, name in ENGINE_FIELDS.items()]
+    for path, given, name in said:
         inner = name.removeprefix("args.")
         meant = generation.args.get(inner) if name.startswith("args.") else getattr(generation, name)
         if given is not None and meant is not None and given != meant:
             yield Finding(
-                values={f"trainer.args.{key}": given, f"generation.{name}": meant},
-                problem=f"trainer.args.{key} = {given}, and generation.{name} = {meant}",
+                values={path: given, f"generation.{name}": meant},
+                problem=f"{path} = {given}, and generation.{name} = {meant}",
                 why="One of the two is not what the engine gets.",
-                fix=f"remove trainer.args.{key} and set generation.{name}={given}",
+                fix=f"remove {path} and set generation.{name}={given}",
+            )
+
+
+SYNC_BREAKERS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "load_format": (lambda v: v == "dummy", "starts with random weights, and tensors that are not sent stay random"),
+    "quantization": (lambda v: v is not None, "keeps the weights in another form than the trainer sends"),
+    "logprobs_mode": (lambda v: v != "processed_logprobs", "reports log-probs of another distribution than it samples"),
+}
+"""vLLM's argument -> which values harm, and how."""
+
+
+def engine_unfit_for_training(case: Case) -> Iterator[Finding]:
+    """The engine takes trained weights as they are, and reports the log-probs it samples with.
+
+    ## What it checks
+    `generation.args` of a vLLM engine: `load_format: dummy`, `quantization`, a `logprobs_mode` other than
+    `processed_logprobs`. A warning: some versions re-quantise what they are sent.
+    ## Why it matters
+    The first weight update fails on shapes, or the ratio of policies is wrong from the first step.
+    ## Bad
+        generation=vllm generation.args.quantization=fp8
+        generation=colocate generation.args.load_format=dummy
+    ## Good
+        generation=vllm generation.args.logprobs_mode=processed_logprobs
+    """
+    generation = case.run.generation
+    if not generation_kind(generation).vllm:
+        return
+    for key, (harms, how) in SYNC_BREAKERS.items():
+        value = generation.args.get(key)
+        if key in generation.args and harms(value):
+            yield Finding(
+                severity="warning",
+                values={
+                    f"generation.args.{key}": value,
+                    "generation.weight_sync.backend": generation.weight_sync.backend,
+                },
+                problem=f"with {key} = {value} the engine {how}",
+                why="The weight update fails, or the policy that samples is not the one that is trained.",
+                fix=f"remove generation.args.{key}",
             )
 
 
@@ -191,7 +248,9 @@ def adapter_rank_too_large(case: Case) -> Iterator[Finding]:
             values={"trainer.lora.r": rank, "generation.args.max_lora_rank": most},
             problem=f"the trainer's adapters have rank {rank}, the server takes at most {most}",
             why="vLLM refuses the first adapter that is sent.",
-            fix=f"set generation.args.max_lora_rank={_legal_rank(rank)}",
+            fix=f"set generation.args.max_lora_rank={_legal_rank(rank)}"
+            if rank <= LORA_RANKS[-1]
+            else f"lower trainer.lora.r to {LORA_RANKS[-1]}, the most that vLLM takes",
         )
 
 

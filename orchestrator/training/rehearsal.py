@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf
 
-from orchestrator.batches import world_size
 from orchestrator.data import DataError
 from orchestrator.data.recipe import heldout_rows, training_rows
+from orchestrator.fields.trainer import TRAINER_KINDS
+from orchestrator.ledgers.batches import world_size
 from orchestrator.resolve import resolve
 from orchestrator.schema import RunConfig
-from orchestrator.trainer_fields import TRAINER_KINDS
 from orchestrator.training.grpo import load_tokenizer, trainer_config
 from orchestrator.training.prompts import prompt_lengths
 from rewards.worker import die_with_parent, private_pipes

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from orchestrator.batches import BatchPlan
+from orchestrator.ledgers.batches import BatchPlan
 from orchestrator.paths import RunPaths
 from orchestrator.training.evaluate import Evaluation
 from orchestrator.training.metrics import rewards_by_step

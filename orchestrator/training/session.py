@@ -10,10 +10,10 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase, set_seed
 from trl import GRPOConfig, GRPOTrainer
 
-from orchestrator.batches import BatchPlan, batch_plan, largest_request
 from orchestrator.data.recipe import heldout_rows, training_rows
 from orchestrator.generation.client import GenerationClient
 from orchestrator.generation.transfer import SafetensorsSender
+from orchestrator.ledgers.batches import BatchPlan, batch_plan, largest_request
 from orchestrator.paths import RunPaths
 from orchestrator.schema import RunConfig
 from orchestrator.supervise.rundir import write_json

@@ -6,10 +6,10 @@ from dataclasses import is_dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, get_args, get_type_hints
 
-from orchestrator.class_fields import FieldFact, SourceUnreadableError
-from orchestrator.fielddocs import SOURCE, schema_docs
+from orchestrator.fields.docs import SOURCE, schema_docs
+from orchestrator.fields.source import FieldFact, SourceUnreadableError
+from orchestrator.fields.trainer import TRAINER_KINDS, trainer_fields
 from orchestrator.schema import RunConfig
-from orchestrator.trainer_fields import TRAINER_KINDS, trainer_fields
 from orchestrator.why.places import Place
 
 SET_BY_RUN = ("output_dir", "reward_weights", "disable_tqdm", "remove_unused_columns")

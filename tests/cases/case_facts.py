@@ -8,12 +8,12 @@ from typing import Any
 import yaml
 from neutral_settings import HERE, Recipe
 
-from orchestrator.class_fields import SourceUnreadableError
 from orchestrator.data import DataFacts
 from orchestrator.facts import Facts, ModelFacts
 from orchestrator.facts.types import EnvironmentSize, Gpu
+from orchestrator.fields.source import SourceUnreadableError
+from orchestrator.fields.trainer import trainer_fields
 from orchestrator.schema import RunConfig
-from orchestrator.trainer_fields import trainer_fields
 from rewards.signature import Signature
 
 UNSAID = "the row does not say"

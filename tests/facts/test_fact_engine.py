@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.class_fields import FieldFact, SearchPath, SourceUnreadableError
-from orchestrator.engine_fields import engine_fields
-from orchestrator.fieldtypes import accepts
+from orchestrator.fields.engine import engine_fields
+from orchestrator.fields.source import FieldFact, SearchPath, SourceUnreadableError
+from orchestrator.fields.types import accepts
 
 TREE = {
     "vllm/__init__.py": "raise RuntimeError('imported')",

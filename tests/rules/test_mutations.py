@@ -13,12 +13,12 @@ from omegaconf import DictConfig, OmegaConf
 
 from orchestrator.compose import Composer
 from orchestrator.facts import gather
+from orchestrator.fields.trainer import TRAINER_KINDS
 from orchestrator.findings import Finding
 from orchestrator.resolve import resolve
 from orchestrator.rules import Case, check
 from orchestrator.rules.sync import ENGINE_FIELDS
 from orchestrator.schema import RunConfig
-from orchestrator.trainer_fields import TRAINER_KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPERIMENTS = sorted(path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml"))

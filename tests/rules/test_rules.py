@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.class_fields import FieldFact
 from orchestrator.compose import Composer
 from orchestrator.data import DataFacts
 from orchestrator.facts import Facts, Gpu, ModelFacts, gather
 from orchestrator.facts.types import EnvironmentSize
+from orchestrator.fields.source import FieldFact
 from orchestrator.findings import Finding
 from orchestrator.render.rules import SECTIONS
 from orchestrator.resolve import resolve

@@ -4,8 +4,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.batches import largest_request, run_batches
 from orchestrator.facts import Facts
+from orchestrator.ledgers.batches import largest_request, run_batches
 from orchestrator.schema import RewardConfig, RunConfig
 from orchestrator.supervise.handshake.functions import compare_functions
 from orchestrator.supervise.handshake.identity import no_answer, who_answers

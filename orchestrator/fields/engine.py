@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
-from orchestrator.class_fields import (
+from orchestrator.fields.source import (
     FieldFact,
     SearchPath,
     SourceUnreadableError,
     class_fields,
     definition,
 )
-from orchestrator.fieldtypes import accepts
+from orchestrator.fields.types import accepts
 
 MODULE = "vllm.engine.arg_utils"
 CLASSES = {"vllm": "AsyncEngineArgs", "colocate": "EngineArgs"}

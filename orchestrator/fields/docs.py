@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-SOURCE = Path(__file__).resolve().parent / "schema.py"
+SOURCE = Path(__file__).resolve().parents[1] / "schema.py"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
-from orchestrator.class_fields import FieldFact, SourceUnreadableError, class_fields
+from orchestrator.fields.source import FieldFact, SourceUnreadableError, class_fields
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.fields.trainer import TRAINER_KINDS
 from orchestrator.schema import EvaluationConfig, RunConfig
-from orchestrator.trainer_fields import TRAINER_KINDS
 
 DEFAULTS: Mapping[str, int] = {
     "per_device_train_batch_size": 8,

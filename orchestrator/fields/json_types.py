@@ -1,11 +1,11 @@
-"""The JSON Schema of an annotation: what orchestrator/fieldtypes.py accepts, for editors."""
+"""The JSON Schema of an annotation: what orchestrator/fields/types.py accepts, for editors."""
 
 import ast
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.fielddocs import schema_docs
-from orchestrator.fieldtypes import readable
+from orchestrator.fields.docs import schema_docs
+from orchestrator.fields.types import readable
 
 Schema = dict[str, Any]
 
@@ -20,7 +20,7 @@ _PLAIN = {"str": "string", "int": "integer", "float": "number", "bool": "boolean
 
 
 def type_of(annotation: str) -> Schema:
-    """What orchestrator/fieldtypes.py accepts for the annotation; {} = anything."""
+    """What orchestrator/fields/types.py accepts for the annotation; {} = anything."""
     return _of(ast.parse(readable(annotation), mode="eval").body)
 
 

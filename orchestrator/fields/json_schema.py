@@ -13,10 +13,10 @@ from typing import Any
 import yaml
 
 from orchestrator import schema
-from orchestrator.class_fields import FieldFact, SourceUnreadableError
-from orchestrator.fielddocs import ClassDoc, schema_docs
-from orchestrator.json_types import Schema, opened, type_of
-from orchestrator.trainer_fields import TRAINER_KINDS, trainer_fields
+from orchestrator.fields.docs import ClassDoc, schema_docs
+from orchestrator.fields.json_types import Schema, opened, type_of
+from orchestrator.fields.source import FieldFact, SourceUnreadableError
+from orchestrator.fields.trainer import TRAINER_KINDS, trainer_fields
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
