@@ -257,6 +257,7 @@ def count_not_positive(case: Case) -> Iterator[Finding]:
         "trainer.lora.r": run.trainer.lora.r,
         "hardware.machines": run.hardware.machines,
         "hardware.cpus": run.hardware.cpus,
+        "sweep.parallel": run.sweep.parallel,
     }
     counts |= {
         f"trainer.args.{key}": run.trainer.args.get(key) for key in ("steps_per_generation", "generation_batch_size")
