@@ -215,7 +215,10 @@ def _apply(raw: DictConfig, override: Override) -> str | None:
     key = override.key_or_group
     if override.is_delete():
         parent, _, name = key.rpartition(".")
-        node = OmegaConf.select(raw, parent) if parent else raw
+        try:
+            node = OmegaConf.select(raw, parent) if parent else raw
+        except OmegaConfBaseException as error:
+            return f"~{key}: {error}".splitlines()[0]
         if not isinstance(node, DictConfig) or name not in node:
             return f"~{key}: there is no such key"
         del node[name]

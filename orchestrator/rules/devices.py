@@ -251,7 +251,12 @@ def idle_gpus(case: Case) -> Iterator[Finding]:
         generation=vllm hardware.gpus=2
     """
     ledger, available = claims_of(case), _gpus(case)
-    if case.run.sweep.parallel > 1 or not ledger or not available or (case.run.hardware.machines or case.run.launcher.num_machines) > 1:
+    if (
+        case.run.sweep.parallel > 1
+        or not ledger
+        or not available
+        or (case.run.hardware.machines or case.run.launcher.num_machines) > 1
+    ):
         return
     used = sum(claim.per_machine for claim in ledger if not claim.shares and not claim.own_machines)
     if used < available:
