@@ -17,7 +17,7 @@ from orchestrator.fields.trainer import TRAINER_KINDS
 from orchestrator.findings import Finding
 from orchestrator.resolve import resolve
 from orchestrator.rules import Case, check
-from orchestrator.rules.sync import ENGINE_FIELDS
+from orchestrator.rules.modes import ENGINE_FIELDS
 from orchestrator.schema import RunConfig
 
 ROOT = Path(__file__).resolve().parents[2]
