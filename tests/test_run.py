@@ -155,9 +155,8 @@ def test_a_reward_function_that_breaks_ends_the_run_and_says_where(tmp_path: Pat
     assert str(run_dirs(tmp_path)[0] / "logs" / "trainer.log") in done.stderr
 
 
-def test_a_long_prompt_ends_the_run_before_it_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_prompt_ends_the_run_before_it_trains(tmp_path: Path) -> None:
     """The first run finds out when it has counted; from then on the check knows."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     done = orchestrate(*SMALL, "limits.prompt_length=5", cwd=tmp_path)
     assert done.returncode == 1
     assert "limits.prompt_length = 5" in done.stderr

@@ -157,7 +157,7 @@ def number_out_of_range(case: Case) -> Iterator[Finding]:
 
     ## What it checks
     Signs and ranges of learning rate, KL coefficient, clipping, weight decay, warm-up, steps, epochs and shares of
-    memory; warm-up below `max_steps` (a warning); `epsilon_high` not below `epsilon`.
+    memory; warm-up below `max_steps` (a note: a short trial has that); `epsilon_high` not below `epsilon`.
     ## Why it matters
     Libraries take most of these numbers as they are: a negative rate unlearns, a warm-up that never ends never trains.
     ## Bad
@@ -182,7 +182,7 @@ def number_out_of_range(case: Case) -> Iterator[Finding]:
     warmup, steps = args.get("warmup_steps"), args.get("max_steps")
     if _is_number(warmup) and _is_number(steps) and 0 < steps <= warmup:
         yield Finding(
-            severity="warning",
+            severity="note",
             values={"trainer.args.warmup_steps": warmup, "trainer.args.max_steps": steps},
             problem=f"the learning rate would still rise when the run ends: {warmup} warm-up steps of {steps}",
             why="The rate that the recipe states is never reached.",

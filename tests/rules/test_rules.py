@@ -38,7 +38,6 @@ def case_of(composer: Composer, overrides: list[str], told: dict[str, Any]) -> C
 
 def _with(facts: Facts, told: dict[str, Any]) -> Facts:
     """Facts of this machine, with what an example says is true instead."""
-    facts = replace(facts, prompt_tokens="not counted")  # whatever an earlier run of this session has counted
     changed: dict[str, Any] = {name: FACTS.get(name, lambda v: v)(value) for name, value in told.items()}
     if "model" in told:
         known = ModelFacts(path="m", vocab_size=128, max_positions=128, num_tokens=108, has_chat_template=True)
