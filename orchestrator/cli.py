@@ -212,7 +212,12 @@ def rules(line: CommandLine) -> int:
         return OK
     found = [rule for rule in render_rules.EVERY if line.words[0].upper() in (rule.code, rule.name.upper())]
     if not found:
-        near = get_close_matches(line.words[0].upper(), [rule.code for rule in render_rules.EVERY], n=1)
+        asked = line.words[0].upper()
+        family = [rule for rule in render_rules.EVERY if rule.code.startswith(asked)]
+        if family:
+            say(render_rules.listing(family))
+            return OK
+        near = get_close_matches(asked, [rule.code for rule in render_rules.EVERY], n=1)
         raise UsageError(f"no rule {line.words[0]}" + (f"; the nearest one is {near[0]}" if near else ""))
     say(render_rules.page(found[0]).rstrip())
     return OK
@@ -321,7 +326,9 @@ def _report(line: CommandLine, request: Request, jobs: Sequence[CheckedJob]) -> 
 
 def _run_dir(line: CommandLine) -> Path:
     if len(line.words) != 1:
-        raise UsageError(f"orchestrate {line.verb} takes one run directory, e.g. runs/grpo_math/latest")
+        raise UsageError(
+            f"orchestrate {line.verb} takes one run directory and no overrides, e.g. runs/grpo_math/latest"
+        )
     path = Path(line.words[0])
     if not RunPaths(run_dir=path).recipe.is_file():
         raise UsageError(f"{path} is not a run directory (it holds no recipe.yaml)")

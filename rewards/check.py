@@ -151,7 +151,15 @@ def _unscored(examined: Sequence[Scores]) -> list[Issue]:
     words = f"no function scores {len(missed)} of {len(keys)} samples (None means 'not mine')"
     words += f", and none at all of {', '.join(whole)}" if whole else ""
     row, completion = next(iter(missed))
-    return [Issue(kind="unscored", function=None, message=words, sample=f"{row}, completion {quoted(completion)}")]
+    return [
+        Issue(
+            kind="unscored",
+            function=None,
+            message=words,
+            sample=f"{row}, completion {quoted(completion)}",
+            every_sample=len(missed) == len(keys),
+        )
+    ]
 
 
 def _wants_ids(spec: FunctionSpec) -> bool:

@@ -34,8 +34,16 @@ def not_loaded(case: DeepCase) -> Iterator[Finding]:
                 why="The reward server would not start.",
                 fix=f"change reward.functions.{index}",
             )
+    told = {
+        function.name
+        for index, function in enumerate(case.run.reward.functions)
+        for finding in case.offline
+        if finding.code == "RWD003" and any(path.startswith(f"reward.functions.{index}.") for path in finding.values)
+    }
     for issue in _issues(case, "load"):
-        yield _finding(case, issue, why="The reward server would not start.", fix="repair what its import needs")
+        if issue.function in told:
+            continue
+        yield _finding(case, issue, why="The reward server would not start.", fix="correct what the message names")
     if case.run.reward.kind == "external" and case.run.reward.functions:
         yield skipped("somebody else runs the reward functions: they are not called here", "test them where they run")
 
@@ -128,7 +136,7 @@ def nothing_scored(case: DeepCase) -> Iterator[Finding]:
 
     ## What it checks
     In the contract test (RWD102), that each completion has a number from at least one function. None means "not mine":
-    fine where another function gives a number.
+    fine where another function gives a number. A warning, and an error where no completion at all has one.
     ## Why it matters
     A completion without any reward ends the run (`reward.on_error: fail`) or is not trained on (`mask`).
     ## Bad
@@ -140,7 +148,7 @@ def nothing_scored(case: DeepCase) -> Iterator[Finding]:
         yield _finding(
             case,
             issue,
-            severity="warning",
+            severity="error" if issue.every_sample and case.run.reward.on_error == "fail" else "warning",
             values={"reward.on_error": case.run.reward.on_error},
             why=_consequence(case),
             fix="give 0.0 where a completion is wrong; None only where another function scores it",

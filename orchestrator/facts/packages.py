@@ -24,6 +24,11 @@ PACKAGES = (
     "math-verify",
     "fastapi",
     "uvicorn",
+    "wandb",
+    "tensorboard",
+    "trackio",
+    "mlflow",
+    "swanlab",
 )
 """Packages whose versions the rules and the lock file name."""
 

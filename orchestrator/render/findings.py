@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.exits import FINDINGS, OK
-from orchestrator.findings import Finding, Severity, has_errors, not_ignorable
+from orchestrator.findings import NOT_STARTABLE, Finding, Severity, has_errors, not_ignorable
 from orchestrator.jobs import CheckedJob
 from orchestrator.render.causes import MOST_NAMED, Cause, Names, causes
 
@@ -47,7 +47,8 @@ def _values(values: Mapping[str, Any]) -> str:
 
 def summary(findings: Iterable[Finding]) -> str:
     """One line: how many of each, or that nothing was found."""
-    counts = Counter(map(_kind, findings))
+    found = list(findings)
+    counts = Counter(map(_kind, found))
     plain = ("skipped", IGNORED)
     parts = [
         f"{counts[kind]} {kind if kind in plain or counts[kind] == 1 else kind + 's'}"
@@ -55,7 +56,9 @@ def summary(findings: Iterable[Finding]) -> str:
         if counts[kind]
     ]
     if not counts["error"]:
-        return "ok: the parts agree" + (f" ({', '.join(parts)})" if parts else "")
+        startable = not any(finding.code == NOT_STARTABLE for finding in found)
+        head = "ok: the parts agree" + ("" if startable else f"; this version cannot start them ({NOT_STARTABLE})")
+        return head + (f" ({', '.join(parts)})" if parts else "")
     return ", ".join(parts)
 
 

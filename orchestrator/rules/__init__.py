@@ -150,6 +150,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="VER004", name="engine-without-gpu-support", check=versions.engine_without_gpu_support),
     Rule(code="VER005", name="different-vllm", check=versions.different_vllm),
     Rule(code="VER006", name="server-kind-unfit", check=versions.server_kind_unfit),
+    Rule(code="VER007", name="tracker-not-installed", check=versions.tracker_not_installed),
 )
 
 

@@ -43,7 +43,7 @@ def not_an_address(case: Case) -> Iterator[Finding]:
             values={path: url},
             problem=problem,
             why="The trainer or a reward function connects to this address.",
-            fix=f"write {path}=http://127.0.0.1:{port if isinstance(port, int) else 'PORT'}, or the machine's name",
+            fix=f"write {path}=http://HOST:{port if isinstance(port, int) and 0 < port < 65536 else 'PORT'}",
         )
     address = case.run.launcher.main_address
     if address and ("/" in address or (":" in address and not is_number(address))):

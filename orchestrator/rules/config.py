@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from typing import Any
 
 from orchestrator.alarms import ALARMS
@@ -84,7 +84,14 @@ def _similar(unknown: str, near: Sequence[str]) -> list[str]:
     """The key of the most similar spelling; only what differs counts, or a long common path would make all alike."""
     path, _, last = unknown.rpartition(".")
     names = {key.removeprefix(f"{path}."): key for key in near if key.startswith(f"{path}.") or not path}
-    return [names[name] for name in get_close_matches(last if path else unknown, names, n=1, cutoff=0.6)]
+    inside = [key for name, key in names.items() if len(name) > 5 and (name in last or last in name)]
+    # Of two that are as near, the first of the alphabet: args before argv.
+    close = sorted(get_close_matches(last, names, n=3, cutoff=0.6), key=lambda n: (-_likeness(last, n), n))
+    return inside[:1] or [names[name] for name in close[:1]]
+
+
+def _likeness(one: str, other: str) -> float:
+    return SequenceMatcher(None, one, other).ratio()
 
 
 RENAMED = {
@@ -95,6 +102,9 @@ RENAMED = {
     "rollout_n": "limits.generations",
     "torch_dtype": "model.dtype",
     "model_name_or_path": "model.name",
+    "bsz": "trainer.args.per_device_train_batch_size",
+    "batch_size": "trainer.args.per_device_train_batch_size",
+    "rank": "trainer.lora.r",
     "lr": "trainer.args.learning_rate",
     "kl_coef": "trainer.args.beta",
     "tp": "generation.tensor_parallel_size",
@@ -132,7 +142,9 @@ def _unknown(path: str, value: object, unknown: str, near: tuple[str, ...], else
     last = unknown.rpartition(".")[2]
     same = [key for key in (*near, *elsewhere) if key.rpartition(".")[2] == last]
     renamed = [RENAMED[last]] if last in RENAMED else []
-    match = same[:1] or renamed or _similar(unknown, near)
+    sibling = _similar(unknown, near)
+    match = same[:1] if not (sibling and unknown.startswith("limits.")) else sibling
+    match = match or renamed or sibling
     suggestion = match[0] + path.removeprefix(unknown) if match else ""
     return Finding(
         values={path: value},

@@ -60,8 +60,13 @@ def gpu_taken_twice(case: Case) -> Iterator[Finding]:
                 values={one.path: list(one.named or ()), other.path: list(other.named or ())},
                 problem=f"{gpus} given to {one.part} and to {other.part}",
                 why="Both would load there; NCCL refuses two ranks on one GPU, and memory is counted twice.",
-                fix="give each part GPUs of its own, or share on purpose with generation=colocate",
+                fix=f"give each part its own, e.g. {other.path}=[{_next_index(one, other)}], or share on purpose with "
+                "generation=colocate",
             )
+
+
+def _next_index(one: Claim, other: Claim) -> int:
+    return max((*(one.named or ()), *(other.named or ()))) + 1
 
 
 def _may_share(case: Case, one: Claim, other: Claim) -> bool:
@@ -143,7 +148,8 @@ def _not_enough(case: Case, group: list[Claim], needed: int, available: int, mac
         | {claim.path: list(claim.named) for claim in group if claim.named is not None},
         problem=f"{needed} GPUs are needed, and there are {have}: {table(tuple(group))}",
         why="The last part to start finds no GPU, or waits for one for ever.",
-        fix="lower launcher.num_processes or generation.data_parallel_size, or raise hardware.machines"
+        fix="lower launcher.num_processes, generation.data_parallel_size or generation.tensor_parallel_size, or raise "
+        "hardware.gpus or hardware.machines"
         + (", or share them: generation=colocate" if colocate else "")
         + ("" if case.run.hardware.gpus is not None else "; for another machine, say so: hardware.gpus=N"),
     )
@@ -198,7 +204,7 @@ def no_such_gpu(case: Case) -> Iterator[Finding]:
             fix="leave hardware.gpus out to check for this machine",
         )
     indices = {gpu.index for gpu in seen} if not isinstance(seen, str) else set()
-    if declared is None and not indices:
+    if (declared is None and not indices) or declared == 0:
         return  # not known, or none: DEV002's
     legal = ", ".join(map(str, sorted(indices))) if declared is None else f"0 to {declared - 1}"
     for claim in claims_of(case):

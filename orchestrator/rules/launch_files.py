@@ -103,7 +103,11 @@ def _differs(file: str, key: str, value: Any, setting: str, meant: Any, deepspee
     elif key.endswith(("stage", "zero_stage")):
         why, fix = "The file decides, and memory and weight sync are planned for the other.", f"set {setting}={value}"
     elif deepspeed:
-        fix = f'write "{key}": "auto" in {file}'
+        *outer, inner = key.split(".")
+        text = f'"{inner}": "auto"'
+        for name in reversed(outer):
+            text = f'"{name}": {{{text}}}'
+        fix = f"write {text} in {file}"
     return Finding(
         severity=severity,
         values={f"{file}: {key}": value, setting: meant},

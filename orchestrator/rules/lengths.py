@@ -216,5 +216,6 @@ def prompts_too_long(case: Case) -> Iterator[Finding]:
             problem=f"{beyond} of {sum(counted.values())} prompts have more than {limit} tokens, up to {max(counted)}"
             + ("; they are dropped" if dropped else ""),
             why="They are not trained on." if dropped else "The run would end before its first step.",
-            fix=f"set limits.prompt_length={max(counted)}" + ("" if dropped else ", or data.long_prompts=drop"),
+            fix=f"set limits.prompt_length={max(counted)}, where the context has room for it"
+            + ("" if dropped or beyond == sum(counted.values()) else ", or data.long_prompts=drop"),
         )

@@ -7,7 +7,7 @@ from orchestrator.findings import Finding, skipped
 from orchestrator.kinds import generation_kind
 from orchestrator.ledgers.ports import Port, ports
 from orchestrator.rules.case import Case
-from orchestrator.rules.services import STARTED, asked_by_rewards, same_host, services, started
+from orchestrator.rules.services import STARTED, asked_by_rewards, same_host, started
 from orchestrator.schema import AUTO, GenerationConfig
 
 
@@ -16,7 +16,7 @@ def url_port_mismatch(case: Case) -> Iterator[Finding]:
 
     ## What it checks
     The port in `generation.url` and `reward.url` against `generation.port` and `reward.port`, `auto` included; of
-    servers that the run starts on this machine also the host, and that it is http.
+    servers that the run starts on this machine also the host, and that it is http. An external one is at its url.
     ## Why it matters
     The trainer would wait for a server that is not there, or talk to another one and train on its answers.
     ## Bad
@@ -38,7 +38,7 @@ def url_port_mismatch(case: Case) -> Iterator[Finding]:
                 why=f"The trainer would use another server than the {name} server of this recipe, or none.",
                 fix=f"leave {name}.url at http://${{{name}.host}}:${{{name}.port}}",
             )
-    for name, part in services(case):
+    for name, part in started(case):
         if not case.is_sound(f"{name}.port"):
             continue
         named = port_of(part.url)
@@ -78,7 +78,7 @@ def port_used_twice(case: Case) -> Iterator[Finding]:
             continue
         if port.started or first.started or port.url == first.url:  # one server of somebody else's may have many paths
             yield Finding(
-                values={first.path: port.number, port.path: port.number},
+                values={one.path: one.number if one.started else one.url for one in (first, port)},
                 problem=f"{first.part} and {port.part} both use port {port.number}",
                 why="Only one server can listen there; requests for the other would reach it.",
                 fix=f"leave {port.path}=auto, or choose another port"
@@ -240,9 +240,11 @@ def nothing_listens_yet(case: Case) -> Iterator[Finding]:
         elif port.number not in listening:
             yield Finding(
                 severity="warning",
-                values={port.path: port.number},
+                values={port.path: port.url},
                 problem=f"nothing listens on port {port.number} of this machine, where {port.part} is to be",
-                why="The run does not start it, and would end at the handshake.",
+                why="The run does not start it, and would end at the handshake."
+                if port.part in STARTED
+                else "The run does not start it, and reward functions that ask it would fail.",
                 fix="start that service first"
                 + (f", or {port.part}={STARTED[port.part]} to have it started" if port.part in STARTED else ""),
             )

@@ -162,7 +162,8 @@ def not_started_yet(case: Case) -> Iterator[Finding]:
             values={path: kind},
             problem=f"this version of orchestrate checks {path} = {kind} and cannot start it yet",
             why="A run of this recipe is refused.",
-            fix=f"to run now, choose {path}=" + " or ".join(map(str, STARTABLE[path])),
+            fix=f"to run now, choose {path}="
+            + " or ".join("null" if value is None else str(value) for value in STARTABLE[path]),
         )
 
 

@@ -99,7 +99,7 @@ def setting_without_reader(case: Case) -> Iterator[Finding]:
 
 
 MANAGED_VARIABLES = {
-    "CUDA_VISIBLE_DEVICES": "the `gpus` settings",
+    "CUDA_VISIBLE_DEVICES": "launcher.gpus, generation.gpus",
     "WORLD_SIZE": "launcher.num_processes and num_machines",
     "RANK": "the launcher",
     "LOCAL_RANK": "the launcher",
@@ -130,5 +130,5 @@ def managed_variable(case: Case) -> Iterator[Finding]:
                 values={f"{part}.env.{name}": env[name]},
                 problem=f"{part}.env.{name} = {env[name]} is decided by {MANAGED_VARIABLES[name]}",
                 why="The rules count from the settings, and the process would follow the variable.",
-                fix=f"remove {part}.env.{name}",
+                fix=f"remove {part}.env.{name}, and use {MANAGED_VARIABLES[name]}",
             )

@@ -229,3 +229,33 @@ def different_vllm(case: Case) -> Iterator[Finding]:
             why="Both ends of the NCCL group are vLLM's code: the run may hang or fail at the first sync.",
             fix=f"pip install vllm=={theirs or ours} in both",
         )
+
+
+TRACKERS = ("wandb", "tensorboard", "trackio", "mlflow", "swanlab")
+"""Words of TrainingArguments' `report_to` that are the name of a package."""
+
+
+def tracker_not_installed(case: Case) -> Iterator[Finding]:
+    """What `report_to` names is installed.
+
+    ## What it checks
+    `trainer.args.report_to` (wandb, tensorboard, trackio, mlflow, swanlab) against the packages of the trainer's
+    interpreter.
+    ## Why it matters
+    transformers refuses it when the trainer is built, after the services have started.
+    ## Bad
+        trainer.args.report_to=wandb
+        facts: {"versions": {"trl": "1.16.0"}}
+    ## Good
+        trainer.args.report_to=wandb
+        facts: {"versions": {"trl": "1.16.0", "wandb": "0.20.0"}}
+    """
+    asked = case.run.trainer.args.get("report_to")
+    for name in asked if isinstance(asked, list) else [asked]:
+        if name in TRACKERS and name not in case.facts.versions and case.run.trainer.kind != "command":
+            yield Finding(
+                values={"trainer.args.report_to": asked},
+                problem=f"trainer.args.report_to names {name}, which is not installed here",
+                why="The trainer could not be built.",
+                fix=f"pip install {name}, or set trainer.args.report_to=none",
+            )

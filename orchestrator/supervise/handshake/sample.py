@@ -38,7 +38,7 @@ def score_a_sample(
     except RewardError as error:
         _unscored(talk, name, error, waited_s=client.timeout_s, limit_s=run.reward.timeout_s * len(functions) * size)
         return
-    why, fix = "Every sample of the run may fare like it.", "orchestrate reward check TARGET --data ROWS"
+    why, fix = "Every sample of the run may fare like it.", "try it on real rows: orchestrate check --deep ..."
     errors = [str(error.get("message", error)) for error in reply.errors]
     if errors:
         talk.fail(name, f"{errors[0]}.", said=errors[:3], why=why, fix=fix, stops=False)
@@ -71,7 +71,7 @@ def _unscored(talk: Interview, name: str, error: RewardError, *, waited_s: float
             f"{error}.",
             said=error.status,
             why="Every sample of the run may fare like it.",
-            fix="orchestrate reward check TARGET --data ROWS",
+            fix="try it on real rows: orchestrate check --deep ...",
             stops=False,
         )
 
