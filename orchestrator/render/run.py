@@ -13,7 +13,9 @@ def report(result: Mapping[str, Any]) -> str:
     """First and last reward, held-out before and after, and where everything is."""
     alarms = len(result.get("alarms") or ())
     verdict = "ok" + (f", with {alarms} alarm{'s' if alarms > 1 else ''}" if alarms else "")
-    lines = [f"{verdict}: {result['final_step']} steps in {result['training_s']:.0f} s of training"]
+    start = result.get("start_step") or 0
+    since = f" ({result['final_step'] - start} of them since the resume)" if start else ""
+    lines = [f"{verdict}: {result['final_step']} steps{since} in {result['training_s']:.0f} s of training"]
     lines.append(
         f"  reward    {_number(result['first_reward'])} -> {_number(result['last_reward'])}"
         f"  (mean of the first and last {result['reward_window']} steps)"
