@@ -11,7 +11,7 @@ STAGE = "stage"
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     passed: Counter[tuple[str, str]] = Counter()
     rows: Counter[tuple[str, str]] = Counter()
-    for outcome in ("passed", "failed", "error", "xfailed"):
+    for outcome in ("passed", "failed", "error"):
         for report in terminalreporter.getreports(outcome):
             if not isinstance(report, pytest.TestReport) or (report.when != "call" and report.passed):
                 continue
