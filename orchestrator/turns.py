@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from orchestrator.facts.ports import fixed_ports
 from orchestrator.facts.types import Gpu
 from orchestrator.jobs import CheckedJob
-from orchestrator.ledgers.devices import Claim, claims
+from orchestrator.ledgers.devices import claims
 from orchestrator.schema import RunConfig
 
 CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
@@ -111,17 +111,10 @@ def need_of(number: int, job: CheckedJob, pool: Pool) -> Need:
     ledger = [c for c in claims(run, job.facts.generation_versions) if c.part != "judge" and not c.own_machines]
     if not pool.known:
         return Need(job=number, gpus=(0,) if ledger else (), ports=ports)
-    named = list(dict.fromkeys(index for claim in ledger for index in _named(run, claim)))
-    others = sum(claim.per_machine for claim in ledger if not claim.shares and not _named(run, claim))
+    named = list(dict.fromkeys(index for claim in ledger for index in claim.named or ()))
+    others = sum(claim.per_machine for claim in ledger if not claim.shares and not claim.named)
     if not named:
         return Need(job=number, num_gpus=min(others, len(pool.indices)), ports=ports)
     # The parts that name none get the first that no other part names.
     rest = [index for index in pool.indices if index not in named]
     return Need(job=number, gpus=(*named, *rest[:others]), ports=ports)
-
-
-def _named(run: RunConfig, claim: Claim) -> tuple[int, ...]:
-    """The GPUs that the recipe names for a part: in `gpus`, or in the part's environment, which wins in its process."""
-    env = run.generation.env if claim.part == "generation" else {**run.launcher.env, **run.trainer.env}
-    words = str(env.get(CUDA_VISIBLE_DEVICES, "")).split(",")
-    return tuple(int(word) for word in words if word.strip().isdigit()) or claim.named or ()

@@ -176,7 +176,6 @@ VLLM = ("generation=vllm", "generation.tensor_parallel_size=2")
         (["launcher=torchrun", "launcher.num_processes=8"], HERE, {"num_gpus": 4}),
         (["launcher.gpus=[2]"], HERE, {"gpus": (2,)}),
         ([*VLLM, "generation.gpus=[1,2]"], HERE, {"gpus": (1, 2, 0)}),
-        (["trainer.env.CUDA_VISIBLE_DEVICES='1,3'"], HERE, {"gpus": (1, 3)}),
         (["reward.judge.gpus=[3]"], HERE, {"num_gpus": 1}),
         (["generation.port=8000", "trainer.args.use_cpu=true"], HERE, {"ports": frozenset({8000})}),
     ],

@@ -7,6 +7,7 @@ from typing import Any
 
 from orchestrator.alarms import ALARMS
 from orchestrator.fields.source import FieldFact
+from orchestrator.fields.trainer import TRAINER_KINDS
 from orchestrator.fields.types import accepts, readable
 from orchestrator.findings import Finding, skipped
 from orchestrator.kinds import generation_kind
@@ -30,6 +31,7 @@ def unknown_key(case: Case) -> Iterator[Finding]:
         +trainer.args.max_prompt_length=128
         trainer.val_generations_to_log_to_wandb=1
         generation.args.max_num_seqs=8
+        trainer.kind=ppo '~no.such.key'
         generation=vllm generation.args.max_num_sequences=8
         facts: {"generation_fields": {"max_num_seqs": "int"}}
     ## Good
@@ -45,11 +47,15 @@ def unknown_key(case: Case) -> Iterator[Finding]:
             yield _unknown(problem.path, problem.value, problem.unknown, problem.near, known_args)
     yield from _unknown_engine_args(case)
     if isinstance(fields, str):
-        yield skipped(f"the legal names of trainer.args are not known: {fields}", "install trl in this environment")
-        return
-    for key, value in case.run.trainer.args.items():
-        if key not in fields:
-            yield _unknown(f"trainer.args.{key}", value, f"trainer.args.{key}", known_args, ())
+        known = TRAINER_KINDS[case.run.trainer.kind].config is not None
+        yield skipped(
+            f"the legal names of trainer.args are not known: {fields}",
+            "install trl in this environment" if known else "a version of orchestrate that has this trainer",
+        )
+    else:
+        for key, value in case.run.trainer.args.items():
+            if key not in fields:
+                yield _unknown(f"trainer.args.{key}", value, f"trainer.args.{key}", known_args, ())
     for text in case.rejected:
         yield Finding(
             problem=f"the override cannot be applied: {text}",
@@ -169,6 +175,7 @@ def wrong_type(case: Case) -> Iterator[Finding]:
         trainer.args.max_steps=true
         generation=vllm generation.args.max_num_seqs=many
         facts: {"generation_fields": {"max_num_seqs": "int"}}
+        trainer.kind=ppo generation.port=http
     ## Good
         trainer.args.learning_rate=1
         trainer.args.scale_rewards=false
@@ -178,9 +185,10 @@ def wrong_type(case: Case) -> Iterator[Finding]:
             yield _wrong(problem.path, problem.value, problem.expected)
     fields = case.facts.trainer_fields
     flagged = {problem.path for problem in case.problems}
-    if isinstance(fields, str) or flagged & {"limits.completion_length", "limits.generations", "seed"}:
-        return  # what trainer.args repeats by interpolation was reported where it is written
-    yield from _wrong_args("trainer.args", case.run.trainer.args, fields)
+    # What trainer.args repeats by interpolation was reported where it is written.
+    repeated = flagged & {"limits.completion_length", "limits.generations", "seed"}
+    if not isinstance(fields, str) and not repeated:
+        yield from _wrong_args("trainer.args", case.run.trainer.args, fields)
     if not isinstance(case.facts.generation_fields, str):
         yield from _wrong_args("generation.args", case.run.generation.args, case.facts.generation_fields)
     ports = {

@@ -36,7 +36,8 @@ def memory_does_not_suffice(case: Case) -> Iterator[Finding]:
     memory, params = _gpu_memory_gib(case), num_parameters(trained)
     unknown = _unknown(case, memory, params)
     if memory is None or params is None or unknown:
-        yield skipped(f"{unknown}, so memory is not added up", "set hardware.gpu_memory_gib, or check there")
+        how = "set hardware.gpu_memory_gib, or check there" if memory is None else "the first steps of a run"
+        yield skipped(f"{unknown}, so memory is not added up", how)
         return
     kind = generation_kind(run.generation)
     training = trainer_need(run, params, world_size(run))

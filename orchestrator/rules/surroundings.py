@@ -53,12 +53,17 @@ def environment_too_large(case: Case) -> Iterator[Finding]:
         )
 
 
+def _may_be_vllm(run: RunConfig) -> bool:
+    """What somebody else runs may be vLLM: the handshake compares its sizes."""
+    return generation_kind(run.generation).vllm or run.generation.kind == "external"
+
+
 UNREAD: tuple[tuple[str, Callable[[RunConfig], bool], str], ...] = (
     ("launcher.zero_stage", lambda run: run.launcher.kind in ("deepspeed", "accelerate"), "launcher=deepspeed"),
     ("launcher.offload", lambda run: run.launcher.kind in ("deepspeed", "accelerate"), "launcher=deepspeed"),
     ("launcher.config", lambda run: run.launcher.kind in ("deepspeed", "accelerate"), "launcher=accelerate"),
-    ("generation.tensor_parallel_size", lambda run: generation_kind(run.generation).vllm, "generation=vllm"),
-    ("generation.data_parallel_size", lambda run: generation_kind(run.generation).vllm, "generation=vllm"),
+    ("generation.tensor_parallel_size", _may_be_vllm, "generation=vllm"),
+    ("generation.data_parallel_size", _may_be_vllm, "generation=vllm"),
     ("generation.num_machines", lambda run: generation_kind(run.generation).server, "generation=vllm"),
     ("trainer.lora.lora_alpha", lambda run: run.trainer.lora.r is not None, "trainer.lora.r=16"),
     ("trainer.lora.target_modules", lambda run: run.trainer.lora.r is not None, "trainer.lora.r=16"),
@@ -78,6 +83,7 @@ def setting_without_reader(case: Case) -> Iterator[Finding]:
         launcher.zero_stage=3
         generation.tensor_parallel_size=2
         trainer.lora.lora_alpha=32
+        generation=external generation.url=http://127.0.0.1:8000 launcher.zero_stage=3
     ## Good
         launcher=deepspeed launcher.zero_stage=3
         generation=vllm generation.tensor_parallel_size=2
@@ -88,7 +94,7 @@ def setting_without_reader(case: Case) -> Iterator[Finding]:
         value, default = getattr(case.run, part), getattr(plain, part)
         for name in names:
             value, default = getattr(value, name), getattr(default, name)
-        if value != default and not is_read(case.run) and case.run.generation.kind != "external":
+        if value != default and not is_read(case.run):
             kind = f"{part}.kind"
             yield Finding(
                 values={path: value, kind: getattr(getattr(case.run, part), "kind", None)},
