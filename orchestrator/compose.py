@@ -75,7 +75,7 @@ class Composer:
         # A group is a folder of YAML files, ours or the user's; asking Hydra would cost another compose.
         roots = [CONF_DIR, *theirs]
         self._groups = frozenset(str(d.relative_to(root)) for root in roots for d in root.rglob("*") if d.is_dir())
-        self._bases: dict[tuple[str, ...], tuple[DictConfig, Any]] = {}
+        self._bases: dict[tuple[str, ...], tuple[DictConfig, Any, frozenset[str]]] = {}
         self._parsed: dict[str, Override] = {}
         self._lent = False
         register_resolvers()
@@ -110,10 +110,10 @@ class Composer:
         if swept := next((o for o in parsed if o.is_sweep_override()), None):
             key = swept.key_or_group
             raise CommandLineError(f"{swept.input_line}: several values need -m (or quotes, for a list: {key}=[...])")
-        base = self._base(parsed)
+        base, written = self._base(parsed)
         values = [o for o in parsed if not self.is_group(o)]
         with _restored(base, {split_key(o.key_or_group)[0] for o in values}):
-            rejected = tuple(reason for o in values if (reason := _apply(base, o)))
+            rejected = tuple(reason for o in values if (reason := _apply(base, o, written)))
             self._lent = True
             try:
                 yield Composed(raw=base, overrides=tuple(overrides), rejected=rejected)
@@ -125,8 +125,9 @@ class Composer:
         key = override.key_or_group
         return key.startswith("hydra") or ((not override.is_delete() or "." not in key) and key in self._groups)
 
-    def _base(self, parsed: Sequence[Override]) -> DictConfig:
-        """What the chosen groups make, and HydraConfig as it is for them: `${hydra:...}` of a recipe reads it."""
+    def _base(self, parsed: Sequence[Override]) -> tuple[DictConfig, frozenset[str]]:
+        """What the chosen groups make, and the keys that they write; HydraConfig is set as it is for them, because
+        `${hydra:...}` of a recipe reads it."""
         groups = tuple(o.input_line or "" for o in parsed if self.is_group(o))
         if groups not in self._bases:
             try:
@@ -138,9 +139,9 @@ class Composer:
             OmegaConf.set_struct(whole, False)
             with open_dict(whole):
                 del whole["hydra"]
-            self._bases[groups] = with_defaults(whole), HydraConfig.instance().cfg
-        base, HydraConfig.instance().cfg = self._bases[groups]
-        return base
+            self._bases[groups] = with_defaults(whole), HydraConfig.instance().cfg, frozenset(_keys(whole))
+        base, HydraConfig.instance().cfg, written = self._bases[groups]
+        return base, written
 
     def hydra_config(self, parsed: Sequence[Override]) -> HydraConf:
         """Hydra's own settings, as these groups choose them. Raises RecipeError."""
@@ -210,7 +211,16 @@ def _with_plus(override: str) -> str:
     return f"+{override}" if override.startswith("experiment=") else override
 
 
-def _apply(raw: DictConfig, override: Override) -> str | None:
+def _keys(node: DictConfig, path: str = "") -> Iterator[str]:
+    """Every key of a recipe, as a path."""
+    for key in map(str, node):
+        yield f"{path}{key}"
+        child = node._get_node(key)
+        if isinstance(child, DictConfig) and not child._is_none() and not child._is_missing():
+            yield from _keys(child, f"{path}{key}.")
+
+
+def _apply(raw: DictConfig, override: Override, written: frozenset[str]) -> str | None:
     """Apply a value override in place; returns why not, if it cannot be."""
     key = override.key_or_group
     if override.is_delete():
@@ -221,6 +231,8 @@ def _apply(raw: DictConfig, override: Override) -> str | None:
             return f"~{key}: {error}".splitlines()[0]
         if not isinstance(node, DictConfig) or name not in node:
             return f"~{key}: there is no such key"
+        if key not in written:  # Hydra, which launches the job, knows only what files say
+            return f"~{key}: no file writes it, so it has its default already"
         del node[name]
         return None
     try:

@@ -101,6 +101,14 @@ def test_an_override_that_cannot_be_applied_is_kept(composer: Composer) -> None:
     assert len(composed.rejected) == 2
 
 
+def test_a_deletion_that_hydra_would_refuse_is_rejected_by_the_check() -> None:
+    """`data.path` has a default in the schema, and no file writes it: Hydra does not know the key."""
+    composed = Composer().compose([EXPERIMENT, "~data.path", "~trainer.args.beta"])
+    (reason,) = composed.rejected
+    assert reason.startswith("~data.path: no file writes it")
+    assert "beta" not in composed.raw.trainer.args
+
+
 def test_a_users_own_recipes(tmp_path: Path) -> None:
     (tmp_path / "experiment").mkdir()
     (tmp_path / "experiment" / "mine.yaml").write_text(

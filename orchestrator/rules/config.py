@@ -60,7 +60,9 @@ def unknown_key(case: Case) -> Iterator[Finding]:
         yield Finding(
             problem=f"the override cannot be applied: {text}",
             why="The setting that it was meant for keeps its old value.",
-            fix="give a mapping a mapping and a list a list, e.g. reward.functions=[{name: ..., target: ...}, ...]",
+            fix="leave it out; to change the setting, give it a value"
+            if text.startswith("~")
+            else "give a mapping a mapping and a list a list, e.g. reward.functions=[{name: ..., target: ...}, ...]",
         )
 
 
