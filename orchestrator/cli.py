@@ -35,6 +35,8 @@ orchestrate: one recipe for the reward server, the generation server and the tra
   orchestrate rules [CODE]                          the rules and the alarms of a run, or one of them
   orchestrate resume RUN                            go on from the last checkpoint of a run directory
   orchestrate stop RUN                              end what is left of a run, also of a killed one
+  orchestrate reward check FILE.py:FUNC [...]       contract test of a reward function; --help shows the flags
+  orchestrate reward probe URL [...]                speak every reward dialect to a running server
 
   --config-dir DIR   recipes and groups of your own       --json   for machines (check, plan, why)
   -m, --multirun     sweep                                --help, --version
@@ -63,8 +65,13 @@ class CommandLine:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The console script. Returns the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
     try:
-        line = parse(list(sys.argv[1:] if argv is None else argv))
+        if words[:1] == ["reward"]:  # its flags are its own, and so is its --help
+            from rewards.commands import main as reward
+
+            return reward(words[1:], prog="orchestrate reward")
+        line = parse(words)
         return VERBS[line.verb](line)
     except UsageError as error:
         return _fail(f"{error}\nsee: orchestrate --help", USAGE)

@@ -1,6 +1,7 @@
 """`python -m orchestrator.docs [--check]`: writes the pages that come from docstrings; --check fails on drift.
 
-docs/rules/ from the rules' and the alarms' docstrings, docs/recipe.md from the schema's.
+docs/rules/ from the rules' and the alarms' docstrings, docs/recipe.md from the schema's, docs/rewards-library.md from
+the built-in reward functions'.
 """
 
 import ast
@@ -8,6 +9,7 @@ import sys
 from pathlib import Path
 
 from orchestrator.fields.docs import ClassDoc, FieldDoc, schema_docs
+from orchestrator.render.library import library_page
 from orchestrator.render.rules import EVERY, listing, page
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -19,7 +21,10 @@ def pages() -> dict[Path, str]:
     intro = "`orchestrate rules` prints this list, `orchestrate rules CODE` a page."
     index = f"# Rules and alarms\n\n{intro}\n\n```\n{listing(EVERY)}\n```\n"
     rules = {RULE_PAGES / "README.md": index} | {RULE_PAGES / f"{rule.code}.md": page(rule) for rule in EVERY}
-    return rules | {ROOT / "docs" / "recipe.md": recipe_page()}
+    return rules | {
+        ROOT / "docs" / "recipe.md": recipe_page(),
+        ROOT / "docs" / "rewards-library.md": library_page(),
+    }
 
 
 def recipe_page() -> str:

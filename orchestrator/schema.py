@@ -95,13 +95,29 @@ class RewardFunctionConfig:
     """Factor in the total reward."""
     granularity: str | None = field(default=None, metadata={"choices": (None, "sample", "group", "batch")})
     """What one call gets and what a time limit or an error hits; None = what the function declares."""
+    shape: str | None = field(
+        default=None, metadata={"choices": (None, "trl", "vime_sample", "vime_group", "align_anything", "openrlhf")}
+    )
+    """Whose calling convention it was written for; None = what its parameters show (docs/rewards.md)."""
     key: str | None = None
     """Which entry of a returned dict is the reward."""
+    eval_key: str | None = None
+    """Which entry counts for held-out rows; None = `key`."""
     params: dict[str, Any] = field(default_factory=dict)
-    """Keyword arguments for every call."""
+    """Keyword arguments for every call; functions that are called with `args` find them there."""
     only: dict[str, list[Any]] = field(default_factory=dict)
     """Data column -> the values of the rows that the function scores, e.g. {source: [gsm8k]}; other rows have no reward
     from it. {} = all rows."""
+
+
+@dataclass(kw_only=True)
+class PostProcessConfig:
+    """A hook that sees whole groups with their rewards and returns (raw, processed); processed is trained on."""
+
+    target: str = ""
+    """`group_norm`, `package.module:function` or `file.py:function`; "" = none."""
+    params: dict[str, Any] = field(default_factory=dict)
+    """Keyword arguments for every call; a hook that is called with `args` finds them there."""
 
 
 @dataclass(kw_only=True)
@@ -162,6 +178,7 @@ class RewardConfig:
     functions: list[RewardFunctionConfig] = field(default_factory=list)
     on_error: str = choice("fail", "mask")
     """fail: an error ends the run. mask: the sample has no reward and is counted."""
+    post_process: PostProcessConfig = field(default_factory=PostProcessConfig)
     judge: JudgeConfig = field(default_factory=JudgeConfig)
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
 

@@ -1,42 +1,29 @@
-"""Client of the reward server: checks what comes back, and shows the server's own words when it refuses."""
+"""Clients of the reward server: RewardClient asks it anything, RemoteReward is a reward function for TRL's trainers."""
 
-import ipaddress
-import json
-import math
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 import requests
 
+from rewards.asking.columns import data_columns, encode_batch
+from rewards.asking.score_reply import RewardError, ScoreReply, parse_reply
+from rewards.asking.transport import FIRST_PAUSE_S, HTTP_OK, HTTP_UNAVAILABLE, Transport, is_loopback
 from rewards.batch import Text
+from rewards.calling.targets import near
 
-ATTEMPTS = 5
-FIRST_PAUSE_S = 0.2  # doubles with every attempt
-HTTP_OK = 200
-HTTP_UNAVAILABLE = 503
-
-
-class RewardError(Exception):
-    """No usable scores. `status` is None when there was no HTTP answer; `errors` are the server's, if it sent any."""
-
-    def __init__(self, message: str, status: int | None = None, errors: Sequence[Mapping[str, Any]] = ()) -> None:
-        super().__init__(message)
-        self.status, self.errors = status, tuple(errors)
-
-
-@dataclass(frozen=True)
-class ScoreReply:
-    """Scores of a batch, in its order. None: not scored (aborted, masked, or not this function's)."""
-
-    components: dict[str, list[float | None]]
-    rewards: list[float | None]
-    errors: list[dict[str, Any]]
-    logs: dict[str, list[Any]]
-    aborted: list[int]
-    seconds: float
+__all__ = [
+    "FIRST_PAUSE_S",
+    "HTTP_OK",
+    "HTTP_UNAVAILABLE",
+    "RemoteReward",
+    "RewardClient",
+    "RewardError",
+    "ScoreReply",
+    "is_loopback",
+    "parse_reply",
+]
 
 
 class RewardClient:
@@ -44,23 +31,20 @@ class RewardClient:
 
     def __init__(self, base_url: str, token: str | None = None, timeout_s: float = 60.0) -> None:
         """`timeout_s` bounds each call, retries included."""
-        self.base_url, self.timeout_s = base_url.rstrip("/"), timeout_s
-        self._session = requests.Session()
-        # A proxy for the internet breaks loopback; many machines set one for every process.
-        self._session.trust_env = not is_loopback(self.base_url)
-        self._session.auth = _Bearer(token) if token else None
+        self._transport = Transport(base_url, token, timeout_s)
+        self.base_url, self.timeout_s = self._transport.base_url, timeout_s
 
     def health(self) -> bool:
         """Whether the server is ready to score. Never raises; waits for nothing."""
         try:
-            status = self._session.get(self.base_url + "/health", timeout=self.timeout_s).status_code
+            status = self._transport.session.get(self.base_url + "/health", timeout=self.timeout_s).status_code
         except requests.RequestException:
             return False
         return status == HTTP_OK
 
     def info(self) -> dict[str, Any]:
         """What the server says about itself and its functions. Raises RewardError."""
-        return self._call("GET", "/info", None)
+        return self._transport.call("GET", "/info")
 
     def score(
         self,
@@ -69,121 +53,144 @@ class RewardClient:
         columns: Mapping[str, Sequence[Any]],
         group_ids: Sequence[str | int] | None = None,
         statuses: Sequence[str] | None = None,
+        evaluation: bool = False,
     ) -> ScoreReply:
-        """Score one batch. Raises RewardError."""
-        request = {
-            "prompts": list(prompts),
-            "completions": list(completions),
-            "columns": {name: list(column) for name, column in columns.items()},
-            "group_ids": None if group_ids is None else list(group_ids),
-            "statuses": None if statuses is None else list(statuses),
-        }
-        try:
-            body = json.dumps(request, allow_nan=False).encode()
-        except (TypeError, ValueError) as error:
-            raise RewardError(f"this batch cannot be sent as JSON: {error}") from error
-        return parse_reply(self._call("POST", "/v1/score", body), len(prompts))
+        """Score one batch; in an evaluation, functions with an `eval_key` count by it. Raises RewardError."""
+        body = encode_batch(
+            prompts,
+            completions,
+            columns,
+            group_ids=None if group_ids is None else list(group_ids),
+            statuses=None if statuses is None else list(statuses),
+            evaluation=evaluation,
+        )
+        return parse_reply(self._transport.call("POST", "/v1/score", body), len(prompts))
 
     def close(self) -> None:
-        self._session.close()
-
-    def _call(self, method: str, path: str, body: bytes | None) -> dict[str, Any]:
-        """Tries again where nothing was scored (no connection, 503); a 4xx or 500 would only come again."""
-        deadline, pause, problem = time.monotonic() + self.timeout_s, FIRST_PAUSE_S, RewardError("no attempt was made")
-        for attempt in range(ATTEMPTS):
-            if attempt:
-                time.sleep(pause)
-                pause *= 2
-            try:
-                response = self._send(method, path, body, deadline - time.monotonic())
-            except requests.ConnectionError as error:
-                problem = RewardError(f"{method} {self.base_url}{path}: no connection: {error}")
-            else:
-                if response.status_code == HTTP_OK:
-                    return _json_object(response)
-                problem = _refusal(response)
-                if response.status_code != HTTP_UNAVAILABLE:
-                    raise problem
-            if time.monotonic() + pause >= deadline:
-                break
-        raise problem
-
-    def _send(self, method: str, path: str, body: bytes | None, within_s: float) -> requests.Response:
-        headers = {"Content-Type": "application/json"} if body is not None else None
-        url = self.base_url + path
-        try:
-            return self._session.request(method, url, data=body, headers=headers, timeout=within_s)
-        except requests.ReadTimeout as error:  # it may still be scoring: sending the batch again would double the load
-            raise RewardError(f"{method} {url}: no answer within {self.timeout_s:g} s") from error
-        except requests.ConnectionError:
-            raise
-        except requests.RequestException as error:
-            raise RewardError(f"{method} {url}: {error}") from error
+        self._transport.session.close()
 
 
-class _Bearer(requests.auth.AuthBase):
-    """Unlike a header, this is not replaced by an entry in ~/.netrc."""
+class RemoteReward:
+    """A reward function for TRL's own trainers (GRPO, RLOO) that asks a reward server.
 
-    def __init__(self, token: str) -> None:
-        self._token = token
+    Sent are the data's columns, and `completion_ids` where a function of the server wants them. A masked sample, an
+    aborted one and one that is nobody's gets None, as TRL has it. May be pickled, and called by several threads and
+    processes: each has a connection of its own.
+    """
 
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        request.headers["Authorization"] = f"Bearer {self._token}"
-        return request
+    def __init__(
+        self,
+        url: str,
+        *,
+        function: str | None = None,
+        token: str | None = None,
+        token_env: str | None = None,
+        num_generations: int | None = None,
+        timeout_s: float = 300.0,
+        name: str | None = None,
+    ) -> None:
+        """`function`: whose rewards; None = the weighted total of all, after the server's post-process hook.
 
+        `token_env`: the environment variable that holds the bearer token. `num_generations`: the trainer's, for a
+        server with group functions or a hook: consecutive completions are then sent as groups of that size.
+        `timeout_s` bounds each call, retries included. `name`: in TRL's metrics; default the function's.
+        """
+        if token is not None and token_env is not None:
+            raise ValueError("give token or token_env, not both")
+        if num_generations is not None and num_generations < 1:
+            raise ValueError(f"num_generations must be 1 or more, not {num_generations}")
+        self.url, self.function, self.timeout_s = url, function, timeout_s
+        self.num_generations, self._token, self._token_env = num_generations, token, token_env
+        self.__name__ = name or function or "remote_reward"
+        self._local = threading.local()
 
-def is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    def __call__(
+        self,
+        prompts: Sequence[Text],
+        completions: Sequence[Text],
+        completion_ids: Sequence[Sequence[int]] | None = None,
+        **columns: Any,
+    ) -> list[float | None]:
+        """A reward per sample. Raises RewardError, with the server's own words where it refuses."""
+        group_ids = self._group_ids(prompts)
+        client = self._client()
+        data = data_columns(columns)
+        if completion_ids is not None and self._local.wants_ids:
+            data["completion_ids"] = [list(ids) for ids in completion_ids]
+        reply = client.score(prompts, completions, data, group_ids)
+        self._log(reply, columns.get("log_metric"), columns.get("log_extra"))
+        if self.function is None:
+            return reply.rewards
+        # A sample on which another function failed has no reward at all: TRL would take this part for the whole.
+        component = reply.components[self.function]
+        return [None if total is None else part for part, total in zip(component, reply.rewards, strict=True)]
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_local"}
 
-def parse_reply(raw: Mapping[str, Any], count: int) -> ScoreReply:
-    """Hold a reply against the batch that was sent. Raises RewardError: a short or infinite reply is no reply."""
-    for key, kind in (("components", dict), ("rewards", list), ("errors", list), ("logs", dict), ("aborted", list)):
-        if not isinstance(raw.get(key), kind):
-            raise RewardError(f"the reply has no valid {key!r}: is this a reward server of ours? {str(raw)[:200]}")
-    for name, column in raw["components"].items():
-        _check_numbers(f"components[{name!r}]", column, count)
-    _check_numbers("rewards", raw["rewards"], count)
-    return ScoreReply(
-        components=raw["components"],
-        rewards=raw["rewards"],
-        errors=raw["errors"],
-        logs=raw["logs"],
-        aborted=raw["aborted"],
-        seconds=float(raw.get("seconds", 0.0)),
-    )
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._local = threading.local()
 
+    def _client(self) -> RewardClient:
+        """This thread's, made at its first call; a fork of the process must not share its parent's connection."""
+        local = self._local
+        if getattr(local, "pid", None) != os.getpid():
+            client = RewardClient(self.url, self._read_token(), self.timeout_s)
+            functions = self._functions(client)
+            names = [str(f["name"]) for f in functions if f["shape"] != "post_process"]
+            if self.function is not None and self.function not in names:
+                raise RewardError(f"{self.url} has no reward function {self.function!r}{near(self.function, names)}")
+            local.wants_ids = any(f["wants_completion_ids"] for f in functions)
+            local.client, local.pid = client, os.getpid()
+        found: RewardClient = local.client
+        return found
 
-def _check_numbers(name: str, column: Any, count: int) -> None:
-    if not isinstance(column, list) or len(column) != count:
-        got = len(column) if isinstance(column, list) else type(column).__name__
-        raise RewardError(f"the reply's {name} has {got} entries for {count} samples")
-    for index, value in enumerate(column):
-        if value is not None and (not isinstance(value, float) or not math.isfinite(value)):
-            raise RewardError(f"the reply's {name} holds {value!r} for sample {index} instead of a finite number")
+    def _read_token(self) -> str | None:
+        if self._token_env is None:
+            return self._token
+        token = os.environ.get(self._token_env, "").strip()
+        if not token:
+            raise RewardError(f"the environment variable {self._token_env} is unset or empty: it holds the token")
+        return token
 
+    def _functions(self, client: RewardClient) -> list[dict[str, Any]]:
+        functions = client.info().get("functions")
+        if not isinstance(functions, list) or not all("wants_completion_ids" in f for f in functions):
+            raise RewardError(f"{self.url} is no reward server of this version: its /info lists no functions of ours")
+        return functions
 
-def _json_object(response: requests.Response) -> dict[str, Any]:
-    try:
-        raw = response.json()
-    except requests.JSONDecodeError as error:
-        raise RewardError(f"{response.url} answered 200 with something that is not JSON: {error}") from error
-    if not isinstance(raw, dict):
-        raise RewardError(f"{response.url} answered 200 with a {type(raw).__name__}, not an object")
-    return raw
+    def _group_ids(self, prompts: Sequence[Text]) -> list[int] | None:
+        size = self.num_generations
+        if size is None:
+            return None
+        if len(prompts) % size:
+            raise RewardError(
+                f"{len(prompts)} completions are no whole groups of {size}: with several processes a group lies on two "
+                "of them. Let per_device_train_batch_size x steps_per_generation (in an evaluation: "
+                "per_device_eval_batch_size) be a multiple of num_generations"
+            )
+        for index, prompt in enumerate(prompts):
+            if prompt != prompts[index - index % size]:
+                raise RewardError(
+                    f"sample {index} has another prompt than the first of its group of {size}: num_generations of "
+                    "RemoteReward must be the trainer's (num_generations_eval, where it evaluates)"
+                )
+        return [index // size for index in range(len(prompts))]
 
-
-def _refusal(response: requests.Response) -> RewardError:
-    """The server's error body in words: function, sample and value are in it."""
-    try:
-        body = response.json()
-        error, errors = body["error"], body.get("errors", ())
-        words = error["message"] + (f"; value: {error['value']}" if error.get("value") else "")
-    except (requests.JSONDecodeError, KeyError, TypeError):
-        words, errors = response.text[:500], ()
-    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    return RewardError(f"{response.url} answered {response.status_code}: {words}{more}", response.status_code, errors)
+    def _log(
+        self, reply: ScoreReply, log_metric: Callable[..., Any] | None, log_extra: Callable[..., Any] | None
+    ) -> None:
+        """The components beside the total, what else functions said, and how many samples have no reward."""
+        columns: dict[str, list[Any]] = dict(reply.components) if self.function is None else {}
+        columns |= {name: c for name, c in reply.logs.items() if self.function in (None, name.partition("/")[0])}
+        if reply.raw is not None and self.function is None:
+            columns["raw"] = reply.raw
+        for name, column in columns.items():
+            numbers = [value for value in column if isinstance(value, (int, float))]
+            if log_metric is not None and numbers:
+                log_metric(f"{self.__name__}/{name}", sum(numbers) / len(numbers))
+            if log_extra is not None:
+                log_extra(f"{self.__name__}/{name}", column)
+        if log_metric is not None:
+            log_metric(f"{self.__name__}/unscored", float(sum(reward is None for reward in reply.rewards)))

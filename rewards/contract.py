@@ -12,9 +12,11 @@ from numbers import Real
 from typing import Any, Literal, get_args
 
 Granularity = Literal["sample", "group", "batch"]
+Shape = Literal["trl", "vime_sample", "vime_group", "align_anything", "openrlhf", "post_process"]
 FailureKind = Literal["contract", "input", "exception", "timeout", "crash", "unavailable"]
 
 GRANULARITIES: tuple[str, ...] = get_args(Granularity)
+SHAPES: tuple[Shape, ...] = get_args(Shape)
 LONGEST_VALUE = 200  # characters of a repr in an error: enough to recognise, too few to flood a log
 
 
@@ -32,8 +34,12 @@ class FunctionSpec:
     weight: float = 1.0
     granularity: Granularity | None = None
     """The unit of calls, time limits and retries. None: what the function declares, else the batch."""
+    shape: Shape | None = None
+    """Whose calling convention it was written for. None: what its parameters show (signature.py)."""
     key: str | None = None
     """For functions that return dicts: the entry that is the reward."""
+    eval_key: str | None = None
+    """The entry that counts in an evaluation; None: `key`."""
     params: Mapping[str, Any] = field(default_factory=dict)
     """Bound as keyword arguments at every call."""
     only: Mapping[str, Sequence[Any]] = field(default_factory=dict)
@@ -46,6 +52,8 @@ class FunctionSpec:
             raise SpecError(f"{self.name}: weight must be a finite number, not {self.weight!r}")
         if self.granularity is not None and self.granularity not in GRANULARITIES:
             raise SpecError(f"{self.name}: granularity must be one of {GRANULARITIES}, not {self.granularity!r}")
+        if self.shape is not None and self.shape not in SHAPES:
+            raise SpecError(f"{self.name}: shape must be one of {SHAPES}, not {self.shape!r}")
         if not isinstance(self.params, Mapping):
             raise SpecError(f"{self.name}: params must be a mapping, not {self.params!r}")
         if not isinstance(self.only, Mapping) or any(isinstance(v, str) for v in self.only.values()):
@@ -73,6 +81,12 @@ class Example:
     score: float
     prompt: str = ""
     columns: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """What the example was written for; a recipe's own params do not count in a self-test."""
+
+
+class PrepareError(Exception):
+    """A function cannot work here (no sandbox, no model, nobody at its address): what, why and what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +102,14 @@ class Failure:
     kind: FailureKind = "contract"
 
 
+@dataclass(frozen=True)
+class Odd:
+    """What a function returned instead of what its shape demands, in words: it takes the place of the items."""
+
+    got: str
+    expected: str
+
+
 class ContractError(Exception):
     """Scoring failed. Carries every failure; the attributes are those of the first."""
 
@@ -100,7 +122,7 @@ class ContractError(Exception):
         self.value, self.message = first.value, first.message
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # one for every call
 class Checked:
     """A unit's return after the contract: one value per sample, other numeric dict keys as logs."""
 
@@ -120,11 +142,13 @@ def short_repr(value: object) -> str:
 
 def check_returned(function: str, key: str | None, raw: object, indices: Sequence[int]) -> Checked:
     """Hold what `function` returned for the samples `indices` against the contract."""
-    items = _as_items(raw)
-    if isinstance(items, str) or len(items) != len(indices):
-        got = items if isinstance(items, str) else f"{len(items)} items"
+    if key is None and isinstance(raw, list) and len(raw) == len(indices) and _are_finite_floats(raw):
+        return Checked(raw[:], {}, [])
+    items = _as_items(raw, len(indices))
+    if isinstance(items, Odd) or len(items) != len(indices):
+        odd = items if isinstance(items, Odd) else Odd(f"{len(items)} items", f"a list of {len(indices)}")
         where = f"sample {indices[0]}" if len(indices) == 1 else f"{len(indices)} samples"
-        message = f"{function} returned {got} for {where}, expected a list of {len(indices)}"
+        message = f"{function} returned {odd.got} for {where}, expected {odd.expected}"
         index = indices[0] if len(indices) == 1 else None
         failure = Failure(function=function, index=index, message=message, value=short_repr(raw))
         return Checked([None] * len(indices), {}, [failure])
@@ -140,13 +164,20 @@ def check_returned(function: str, key: str | None, raw: object, indices: Sequenc
     return checked
 
 
-def _as_items(raw: object) -> list[Any] | str:
-    """The items of an ordered return value, or words for what came instead."""
+def _are_finite_floats(items: list[Any]) -> bool:
+    """Nearly every return; asked in C."""
+    return set(map(type, items)) <= {float} and all(map(math.isfinite, items))
+
+
+def _as_items(raw: object, count: int) -> list[Any] | Odd:
+    """The items of an ordered return value, or what came instead."""
+    if isinstance(raw, Odd):
+        return raw
     if isinstance(raw, (list, tuple)):
         return list(raw)
     if getattr(raw, "ndim", None) == 1 and hasattr(raw, "tolist"):  # a NumPy array or a tensor
         return list(raw.tolist())
-    return f"a {type(raw).__name__}"
+    return Odd(f"a {type(raw).__name__}", f"a list of {count}")
 
 
 def _reward(item: object, key: str | None) -> tuple[float | None, str | None]:
@@ -158,13 +189,14 @@ def _reward(item: object, key: str | None) -> tuple[float | None, str | None]:
             return None, f"a dict, but no `key` is configured (it has {[str(k) for k in item]})"
         if key not in item:
             return None, f"a dict without the configured key {key!r} (it has {[str(k) for k in item]})"
-        return (None, None) if item[key] is None else _number(item[key])
+        return (None, None) if item[key] is None else finite_number(item[key])
     if key is not None:
         return None, f"a {type(item).__name__}, but key {key!r} is configured, so a dict was expected"
-    return _number(item)
+    return finite_number(item)
 
 
-def _number(item: object) -> tuple[float | None, str | None]:
+def finite_number(item: object) -> tuple[float | None, str | None]:
+    """(value, None) or (None, what is wrong with the item)."""
     if getattr(item, "shape", None) == () and hasattr(item, "item"):  # a NumPy scalar or a 0-d tensor
         item = item.item()
     if not isinstance(item, Real):
@@ -178,6 +210,6 @@ def _number(item: object) -> tuple[float | None, str | None]:
 
 def _collect_logs(item: Mapping[Any, Any], key: str | None, logs: dict[str, list[Any]], at: int, count: int) -> None:
     for name, entry in item.items():
-        value, problem = _number(entry)
+        value, problem = finite_number(entry)
         if name != key and problem is None:
             logs.setdefault(str(name), [None] * count)[at] = value

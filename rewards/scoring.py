@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from rewards.adapters import Bound, bind, missing_column
-from rewards.batch import Batch, Text, aborted_samples, batch_problem, plan_units
+from rewards.batch import Batch, Text, batch_problem, plan_units, samples_with
+from rewards.calling.adapters import Bound, bind, missing_column
+from rewards.calling.post_process import hook_batch, processed
 from rewards.contract import ContractError, Failure, FunctionSpec, Granularity
-from rewards.execute import UnitResult, run_unit
+from rewards.running.execute import UnitResult, run_unit
 
 OnError = Literal["fail", "mask"]
 
@@ -30,11 +31,16 @@ class ScoreResult:
 
     components: dict[str, list[float | None]]
     rewards: list[float | None]
-    """Weighted sum of the components that are not None. None: aborted, or a function failed on the sample."""
+    """Weighted sum of the components that are not None, or what the post-process hook made of it. None: aborted, failed
+    before it could be scored, or a function failed on the sample."""
     errors: list[Failure]
     logs: dict[str, list[Any]]
     """`function/key` -> one value per sample."""
     aborted: list[int]
+    failed: list[int] = field(default_factory=list)
+    """Samples whose generation failed: left out, like the aborted ones."""
+    raw: list[float | None] | None = None
+    """With a post-process hook: what it calls the raw rewards, for the logs."""
 
 
 def merge_units(count: int, results: Iterable[tuple[Sequence[int], UnitResult]]) -> FunctionScores:
@@ -54,12 +60,16 @@ def merge_units(count: int, results: Iterable[tuple[Sequence[int], UnitResult]])
 
 def combine(batch: Batch, weights: Mapping[str, float], scores: Mapping[str, FunctionScores]) -> ScoreResult:
     """Weighted totals. A sample on which one function failed has no total: a partial sum is a wrong number."""
-    aborted = aborted_samples(batch)
+    aborted, not_generated = samples_with("aborted", batch), samples_with("failed", batch)
     failed = frozenset().union(*(s.failed for s in scores.values()))
     rewards: list[float | None] = [None] * len(batch)
     errors = [failure for s in scores.values() for failure in s.failures]
-    for index in sorted(set(range(len(batch))) - failed - set(aborted)):
-        parts = [weights[name] * v for name, s in scores.items() if (v := s.values[index]) is not None]
+    left_out = failed.union(aborted, not_generated)
+    weighted = [(weights[name], s.values) for name, s in scores.items()]
+    for index in range(len(batch)):
+        if index in left_out:
+            continue
+        parts = [weight * v for weight, values in weighted if (v := values[index]) is not None]
         total = math.fsum(parts)
         if parts and math.isfinite(total):
             rewards[index] = total
@@ -75,6 +85,7 @@ def combine(batch: Batch, weights: Mapping[str, float], scores: Mapping[str, Fun
         errors=errors,
         logs={f"{name}/{key}": column for name, s in scores.items() for key, column in s.logs.items()},
         aborted=aborted,
+        failed=not_generated,
     )
 
 
@@ -89,10 +100,16 @@ def input_problem(name: str, required: Iterable[str], granularity: Granularity, 
 class Scorer:
     """Runs functions in this process: for cheap ones, and for tests. There is no time limit here."""
 
-    def __init__(self, specs: Sequence[FunctionSpec], on_error: OnError = "fail") -> None:
-        """Loads the functions. Raises LoadError."""
+    def __init__(
+        self, specs: Sequence[FunctionSpec], on_error: OnError = "fail", post_process: FunctionSpec | None = None
+    ) -> None:
+        """Loads the functions, and the hook (post_process.hook_spec). Raises LoadError and PrepareError."""
         self.functions = [bind(spec) for spec in specs]
+        self.hook = bind(post_process) if post_process else None
         self.on_error = on_error
+        for function in self.functions:
+            if function.prepare:
+                function.prepare(**function.spec.params)
 
     def score(
         self,
@@ -101,10 +118,16 @@ class Scorer:
         columns: Mapping[str, Sequence[Any]] | None = None,
         group_ids: Sequence[str | int] | None = None,
         statuses: Sequence[str] | None = None,
+        evaluation: bool = False,
     ) -> ScoreResult:
         """Score one batch. Raises ContractError: on bad input always, on failures unless they are masked."""
         batch = Batch(
-            prompts=prompts, completions=completions, columns=columns or {}, group_ids=group_ids, statuses=statuses
+            prompts=prompts,
+            completions=completions,
+            columns=columns or {},
+            group_ids=group_ids,
+            statuses=statuses,
+            evaluation=evaluation,
         )
         if problem := batch_problem(batch):
             raise ContractError([Failure(function=None, index=None, message=problem, kind="input")])
@@ -113,6 +136,11 @@ class Scorer:
                 raise ContractError([missing])
         scores = {f.spec.name: score_here(f, batch) for f in self.functions}
         result = combine(batch, {f.spec.name: f.spec.weight for f in self.functions}, scores)
+        if result.errors and self.on_error == "fail":
+            raise ContractError(result.errors)
+        if self.hook is None or evaluation:  # what a hook makes of rewards is for training only
+            return result
+        result = processed(batch, result, score_here(self.hook, hook_batch(batch, result)))
         if result.errors and self.on_error == "fail":
             raise ContractError(result.errors)
         return result

@@ -72,6 +72,10 @@ def test_masked_samples_are_counted_and_left_out(tmp_path: Path) -> None:
     masked = [sample for sample in samples if sample["reward"] is None]
     assert masked
     assert all(len(sample["completion"][0]["content"]) == 1 for sample in masked)
+    assert read(run_dir / "result.json")["unscored"] == {"masked": len(masked), "failed": 0, "aborted": 0}
+    steps = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    assert sum(step.get("samples/masked", 0.0) for step in steps) == len(masked)
+    assert f"unscored  {len(masked)} masked, 0 failed, 0 aborted" in done.stdout
 
 
 def test_a_function_of_a_group_and_one_that_reads_token_ids(tmp_path: Path) -> None:

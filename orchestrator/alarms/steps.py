@@ -8,6 +8,7 @@ from orchestrator.schema import RunConfig
 
 CLIPPED = "completions/clipped_ratio"  # TRL's
 NO_SPREAD, UNSCORED = "groups/no_spread", "groups/unscored"  # ours: orchestrator/training/reward.py
+RAW_REWARD = "reward_raw"  # ours: TRL's `reward` before a post-process hook, where there is one
 CLIPPED_RATIO = 0.95
 Line = Mapping[str, Any]
 
@@ -48,7 +49,8 @@ def no_reward_spread(seen: Seen, run: RunConfig) -> Iterator[Sign]:
     """
     patience = run.supervision.alarms.patience_steps
     if steps_in_a_row(seen.lines, NO_SPREAD, lambda share: share is not None and share >= 1) >= patience:
-        reward = _last(seen.lines, "reward")
+        raw = _last(seen.lines, RAW_REWARD)
+        reward = _last(seen.lines, "reward") if raw is None else raw
         said = "no reward" if reward is None else f"mean reward {reward:.3g}"
         yield Sign(
             problem=f"groups without a spread of rewards 1.00 for {patience} steps; {said}, "

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rewards.trial import Issue
+from rewards.checking.trial import Issue
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -76,7 +76,7 @@ def _questions(job: CheckedJob) -> Iterator[Question]:
         yield Question(kind="prompts", argv=rehearsal, env=trainer_env, text=_text(_prompts_recipe(run)))
     if trial := trial_of(run, facts):
         inside = run.reward.kind == "inprocess"
-        argv = module_argv((None if inside else run.reward.python) or sys.executable, "rewards.check")
+        argv = module_argv((None if inside else run.reward.python) or sys.executable, "rewards.checking.check")
         env = _environment(threads(1), _trainer(run) if inside else run.reward.env, without=run.reward.token_env)
         yield Question(kind="rewards", argv=argv, env=env, text=_text(trial.to_wire()))
 

@@ -1,13 +1,13 @@
-"""Deep rules about reward functions: what their contract test (rewards/check.py) found, judged for this recipe."""
+"""Deep rules about reward functions: what their contract test (rewards/checking) found, judged for this recipe."""
 
 from collections.abc import Iterator
 
 from orchestrator.deep.case import DeepCase
 from orchestrator.deep.trials import spec_of
 from orchestrator.findings import Finding, Severity, skipped
+from rewards.calling.signature import Signature
+from rewards.checking.trial import LONGEST_WAIT_S, Issue, IssueKind
 from rewards.contract import SpecError
-from rewards.signature import Signature
-from rewards.trial import LONGEST_WAIT_S, Issue, IssueKind
 
 
 def not_loaded(case: DeepCase) -> Iterator[Finding]:

@@ -7,9 +7,9 @@ from orchestrator.data import DataError
 from orchestrator.data.recipe import training_rows
 from orchestrator.facts import Facts
 from orchestrator.schema import RewardFunctionConfig, RunConfig
+from rewards.checking.made_up import Row
+from rewards.checking.trial import Trial
 from rewards.contract import FunctionSpec, SpecError
-from rewards.made_up import Row
-from rewards.trial import Trial
 
 NUM_FIRST = 3
 """Rows from the top of the data."""
@@ -48,7 +48,9 @@ def spec_of(function: RewardFunctionConfig) -> FunctionSpec:
         target=function.target,
         weight=function.weight,
         granularity=function.granularity,  # type: ignore[arg-type]  # CFG004 and FunctionSpec compare it
+        shape=function.shape,  # type: ignore[arg-type]
         key=function.key,
+        eval_key=function.eval_key,
         params=function.params,
         only=function.only,
     )

@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from orchestrator.data import DataError, DataFacts, describe
 from orchestrator.data.recipe import heldout_rows, training_rows
@@ -23,9 +24,10 @@ from orchestrator.fields.engine import CLASSES, engine_fields
 from orchestrator.fields.source import FieldFact, SearchPath, SourceUnreadableError
 from orchestrator.fields.trainer import trainer_fields
 from orchestrator.kinds import generation_kind
-from orchestrator.schema import DataConfig, EvaluationConfig, GenerationConfig, RunConfig
-from rewards.signature import Signature, read_signature
-from rewards.targets import LoadError
+from orchestrator.schema import DataConfig, EvaluationConfig, GenerationConfig, RewardConfig, RunConfig
+from rewards.calling.signature import Signature, read_signature
+from rewards.calling.targets import LoadError
+from rewards.contract import SHAPES
 
 LAUNCHERS = ("torchrun", "accelerate", "deepspeed")
 """Kinds of launcher that are programs of the same name."""
@@ -50,7 +52,7 @@ def gather(run: RunConfig, cache: FactsCache | None = None, *, online: bool = Fa
         data=data,
         heldout=look(_described, run.data, run.evaluation, "heldout") if run.evaluation.rows > 0 else None,
         prompt_tokens=prompt_tokens.read(run, data, models.get(run.model.name)),
-        signatures={f.target: look(_signature, f.target, f.params) for f in run.reward.functions if f.target},
+        signatures=_signatures(run.reward, look),
         trainer_fields=_trainer_fields(run.trainer.kind),
         generation_fields=_generation_fields(run.generation.kind, generation_path),
         launcher_config=look(launcher_config, run.launcher.config),
@@ -83,9 +85,16 @@ def _described(data: DataConfig, evaluation: EvaluationConfig, split: str) -> Da
         return str(error)
 
 
-def _signature(target: str, params: Iterable[str]) -> Signature | str:
+def _signatures(reward: RewardConfig, look: FactsCache) -> dict[str, Signature | str]:
+    """Of the reward functions and of the post-process hook, by target."""
+    wanted = [(f.target, f.params, f.shape) for f in reward.functions]
+    wanted += [(reward.post_process.target, reward.post_process.params, "post_process")]
+    return {target: look(_signature, target, params, shape) for target, params, shape in wanted if target}
+
+
+def _signature(target: str, params: Iterable[str], shape: Any) -> Signature | str:
     try:
-        return read_signature(target, params)
+        return read_signature(target, params, shape if shape in SHAPES else None)  # CFG004 names another one
     except LoadError as error:
         return str(error)
 

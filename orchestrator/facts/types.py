@@ -6,7 +6,7 @@ from typing import Any
 
 from orchestrator.data import DataFacts
 from orchestrator.fields.source import FieldFact
-from rewards.signature import Signature
+from rewards.calling.signature import Signature
 
 
 @dataclass(frozen=True, kw_only=True)

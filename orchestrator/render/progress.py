@@ -11,6 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.alarms.steps import RAW_REWARD
 from orchestrator.jsonl_tail import JsonlTail
 from orchestrator.output import say
 from orchestrator.supervise.outcome import Observer, Status, StepView
@@ -59,10 +60,11 @@ class MetricsTail:
         if anew:
             self.rewards, self.last = [], {}
         for entry in entries:
-            if entry.get("reward") is not None:
-                self.rewards.append(entry["reward"])
+            reward = entry.get(RAW_REWARD, entry.get("reward"))
+            if reward is not None:
+                self.rewards.append(reward)
                 # The gap is there at steps with a proof; between them the last one still says most.
-                self.last = {"sync/logprob_gap": self.last.get("sync/logprob_gap")} | entry
+                self.last = {"sync/logprob_gap": self.last.get("sync/logprob_gap")} | entry | {"reward": reward}
         return bool(entries)
 
 

@@ -28,6 +28,9 @@ def report(result: Mapping[str, Any]) -> str:
                 lines.append(
                     f"  held-out  {name}, {kind}: {_number(before[kind][name])} -> {_number(after[kind][name])}"
                 )
+    if any((result.get("unscored") or {}).values()):
+        parts = ", ".join(f"{count} {why}" for why, count in result["unscored"].items())
+        lines.append(f"  unscored  {parts} (samples without a reward, in samples.jsonl)")
     counted = result.get("counts", {})
     lines.append(
         "  counted   "

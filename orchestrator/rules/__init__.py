@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from orchestrator.findings import NOT_STARTABLE, Finding
 from orchestrator.rules import (
     addresses,
+    builtin_rewards,
     config,
     contexts,
     data,
@@ -26,6 +27,7 @@ from orchestrator.rules import (
     settings,
     surroundings,
     sync,
+    totals,
     versions,
 )
 from orchestrator.rules.case import Case
@@ -125,12 +127,17 @@ RULES: tuple[Rule, ...] = (
     Rule(code="RWD002", name="function-names", check=rewards.function_names),
     Rule(code="RWD003", name="function-not-found", check=rewards.function_not_found),
     Rule(code="RWD004", name="column-missing", check=rewards.column_missing),
-    Rule(code="RWD005", name="weights-twice", check=rewards.weights_twice),
+    Rule(code="RWD005", name="weights-twice", check=totals.weights_twice),
     Rule(code="RWD006", name="no-reward-limit", check=scoring.no_reward_limit),
     Rule(code="RWD007", name="trainer-state-not-sent", check=rewards.trainer_state_not_sent),
     Rule(code="RWD008", name="token-not-set", check=scoring.token_not_set),
     Rule(code="RWD009", name="source-without-function", check=scoring.source_without_function),
     Rule(code="RWD010", name="reward-outlasts-collective", check=scoring.reward_outlasts_collective),
+    Rule(code="RWD011", name="hook-beside-decoupled-rewards", check=totals.hook_beside_decoupled_rewards),
+    Rule(code="RWD012", name="eval-key-alone", check=totals.eval_key_alone),
+    Rule(code="RWD013", name="builtin-params", check=builtin_rewards.builtin_params),
+    Rule(code="RWD014", name="overlong-beyond-limit", check=builtin_rewards.overlong_beyond_limit),
+    Rule(code="RWD015", name="reward-model-too-short", check=builtin_rewards.reward_model_too_short),
     Rule(code="DAT001", name="data-unreadable", check=data.data_unreadable),
     Rule(code="DAT002", name="heldout-unreadable", check=data.heldout_unreadable),
     Rule(code="DAT003", name="fewer-rows-than-prompts", check=data.fewer_rows_than_prompts),

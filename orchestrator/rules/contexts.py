@@ -8,7 +8,7 @@ from orchestrator.findings import Finding
 from orchestrator.kinds import generation_kind
 from orchestrator.ledgers.tokens import COMPLETION, prompts
 from orchestrator.rules.case import Case
-from rewards.signature import Signature
+from rewards.calling.signature import Signature
 
 ANSWER = re.compile(r"answer|solution|gold|response|completion|target|reference|output", re.IGNORECASE)
 CHARS_PER_TOKEN = 4

@@ -4,10 +4,13 @@ from collections import Counter
 from collections.abc import Iterator
 from difflib import get_close_matches
 
+from orchestrator.data.facts import DataFacts
 from orchestrator.findings import Finding, skipped
 from orchestrator.rules.case import Case
-from orchestrator.schema import RewardFunctionConfig
-from rewards.signature import Signature
+from orchestrator.schema import PostProcessConfig, RewardFunctionConfig
+from rewards.batch import gold_column
+from rewards.calling.shapes import CONVENTIONS
+from rewards.calling.signature import Signature
 
 
 def no_function(case: Case) -> Iterator[Finding]:
@@ -74,54 +77,77 @@ def function_not_found(case: Case) -> Iterator[Finding]:
     """Reward functions exist.
 
     ## What it checks
-    That the target's file is there and defines the function at its top level. The file is parsed, not run.
+    That the target's file is there and defines the function at its top level, in a shape that is known (TRL, vime,
+    Align-Anything, OpenRLHF) and that fits its granularity; the same for the post-process hook. The file is parsed, not
+    run.
     ## Why it matters
     The reward server would fail when it starts, after the model has loaded elsewhere.
     ## Bad
         reward.functions.0.target=nowhere.py:score
         reward.functions.0.target=acuracy
+        reward.functions.0.target=tests/rules/foreign_shapes.py:of_a_sample reward.functions.0.granularity=batch
+        reward.post_process.target=group_nrom
     ## Good
         reward.functions.0.target=exact_match
+        reward.functions.0.target=tests/rules/foreign_shapes.py:of_a_sample reward.post_process.target=group_norm
+        reward.functions.0.target=tests/rules/foreign_shapes.py:of_a_batch
     """
-    if case.run.reward.kind == "external":
+    reward = case.run.reward
+    if reward.kind == "external":
         return
-    for index, function in enumerate(case.run.reward.functions):
+    named: list[tuple[str, str, RewardFunctionConfig | PostProcessConfig]] = [
+        (f"reward.functions.{i}", f"reward function {f.name or i}", f) for i, f in enumerate(reward.functions)
+    ]
+    if reward.post_process.target:
+        named.append(("reward.post_process", "the post-process hook", reward.post_process))
+    for path, name, function in named:
         found = case.facts.signatures.get(function.target)
         if isinstance(found, str):
             yield Finding(
-                values={f"reward.functions.{index}.target": function.target},
-                problem=f"reward function {function.name or index} cannot be used: {found}",
+                values={f"{path}.target": function.target},
+                problem=f"{name} cannot be used: {found}",
                 why="The reward server would not start.",
                 fix="write target as a built-in's name, package.module:function or file.py:function",
             )
         elif found is not None and found.exact:
-            yield from _call_problems(index, function, found)
+            yield from _call_problems(path, name, function, found)
 
 
-def _call_problems(index: int, function: RewardFunctionConfig, signature: Signature) -> Iterator[Finding]:
+def _call_problems(
+    path: str, name: str, function: RewardFunctionConfig | PostProcessConfig, signature: Signature
+) -> Iterator[Finding]:
     """What the signature alone shows: a reward server binds functions by these names when it starts."""
-    path, known = f"reward.functions.{index}", ", ".join(signature.parameters)
-    if not signature.accepts("completions"):
+    known = ", ".join(signature.parameters)
+    if signature.shape is None or (signature.shape == "trl" and not signature.accepts("completions")):
         yield Finding(
             values={f"{path}.target": function.target, "parameters": known},
-            problem=f"{function.name} does not take completions; its parameters are {known}",
+            problem=f"{name} does not take completions, and is of no other shape that is known; its parameters are "
+            f"{known}",
             why="The reward server would not start.",
-            fix="rename the parameter that holds the answers to completions (a list of texts or messages)",
+            fix="rename the parameter that holds the answers to completions (a list of texts or messages), or set "
+            f"{path}.shape: trl, vime_sample, vime_group, align_anything or openrlhf",
         )
-    for name in function.params:
-        if not signature.accepts(name):
+    elif isinstance(function, RewardFunctionConfig):
+        units = CONVENTIONS[signature.shape].granularities
+        if function.granularity is not None and function.granularity not in units:
+            yield Finding(
+                values={f"{path}.granularity": function.granularity, "shape": signature.shape},
+                problem=f"{name} is {CONVENTIONS[signature.shape].says}: it is called per {units[0]}",
+                why="The reward server would not start.",
+                fix=f"{path}.granularity={units[0]}",
+            )
+    for param in function.params:
+        if not signature.takes_param(param):
             yield Finding(
                 values={f"{path}.params": dict(function.params), "parameters": known},
-                problem=f"{function.name} has no parameter {name}; it has {known}",
+                problem=f"{name} has no parameter {param}; it has {known}",
                 why="The reward server would not start.",
-                fix=f"remove params.{name}, or correct its name",
+                fix=f"remove params.{param}, or correct its name",
             )
 
 
 FOREIGN_NAMES = {
     "completion": "completions",
-    "responses": "completions",
-    "response": "completions",
     "queries": "completions",
     "solution_str": "completions",
     "prompt": "prompts",
@@ -142,6 +168,7 @@ def column_missing(case: Case) -> Iterator[Finding]:
     The function fails at the first score, after generation has run.
     ## Bad
         reward.functions.0.target=tests/rules/wants_solution.py:score
+        reward.functions.0.target=tests/rules/foreign_shapes.py:of_a_sample data.columns.outcome=answer
     ## Good
         reward.functions.0.target=tests/rules/wants_solution.py:score 'reward.functions.0.params={solution: 3}'
     """
@@ -152,6 +179,7 @@ def column_missing(case: Case) -> Iterator[Finding]:
         signature = case.facts.signatures.get(function.target)
         if signature is None or isinstance(signature, str):
             continue
+        yield from _no_gold(function, signature, data)
         missing = [c for c in signature.required if c not in function.params]
         if missing and isinstance(data, str):
             yield skipped(
@@ -162,6 +190,21 @@ def column_missing(case: Case) -> Iterator[Finding]:
         for column in missing:
             for columns in _splits_without(case, column):
                 yield _column_finding(function.name, function.target, column, columns)
+
+
+def _no_gold(function: RewardFunctionConfig, signature: Signature, data: DataFacts | str) -> Iterator[Finding]:
+    """Functions of other frameworks do not name the gold answers' column: they get the one that is known as such."""
+    asks = signature.shape in ("vime_sample", "vime_group", "openrlhf") or (
+        signature.shape == "align_anything" and len(signature.parameters) > 2
+    )
+    if asks and not isinstance(data, str) and gold_column(dict.fromkeys(data.columns)) is None:
+        yield Finding(
+            severity="warning",
+            values={"reward function": f"{function.name} ({function.target})", "data columns": ", ".join(data.columns)},
+            problem=f"{function.name} is called with the gold answers, and no column of the data is known to hold them",
+            why="It would get None as each answer: the same reward for every completion, if it needs them.",
+            fix="data.columns.answer=FILE_COLUMN",
+        )
 
 
 def _splits_without(case: Case, column: str) -> Iterator[tuple[str, ...]]:
@@ -184,31 +227,6 @@ def _column_finding(name: str, target: str, column: str, columns: tuple[str, ...
         fix=f"{renamed}map a column of the file with data.columns.{column}={source}, or give it with params: "
         f"{{{column}: ...}}",
     )
-
-
-def weights_twice(case: Case) -> Iterator[Finding]:
-    """Reward weights have one home.
-
-    ## What it checks
-    `trainer.args.reward_weights` against `reward.functions[].weight`.
-    ## Why it matters
-    The trainer's list would win in training and the functions' weights in the server's totals and the report.
-    ## Bad
-        trainer.args.reward_weights=[2.0]
-        trainer.args.reward_weights=[1.0,1.0]
-    ## Good
-        trainer.args.reward_weights=[1.0]
-    """
-    given = case.run.trainer.args.get("reward_weights")
-    weights = [function.weight for function in case.run.reward.functions]
-    if isinstance(given, list) and given != weights:
-        yield Finding(
-            values={"trainer.args.reward_weights": given, "reward.functions weights": weights},
-            problem=f"trainer.args.reward_weights has {len(given)} weights ({given}), and there are {len(weights)} "
-            f"functions with weights {weights}",
-            why="Training would optimise other weights than the reported total.",
-            fix="remove trainer.args.reward_weights; weights stand beside their functions",
-        )
 
 
 def trainer_state_not_sent(case: Case) -> Iterator[Finding]:

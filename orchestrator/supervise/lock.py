@@ -32,6 +32,7 @@ def lock(run: RunConfig, facts: Facts, overrides: tuple[str, ...], env: Mapping[
         "model": fingerprint(Path(model.path)) if isinstance(model, ModelFacts) else None,
         "data": None if isinstance(facts.data, str) else facts.data.fingerprint,
         "rewards": {f.name: _source(f.target, facts) for f in run.reward.functions},
+        "post_process": _source(run.reward.post_process.target, facts),
         "seed": run.seed,
         "hardware": {
             "machine": platform.machine(),

@@ -8,13 +8,13 @@ from transformers import PreTrainedTokenizerBase
 
 from orchestrator.generation.client import Completion, GenerationClient, Sampling
 from orchestrator.training.prompts import Row, prompt_ids
-from orchestrator.training.reward import Score
+from orchestrator.training.reward import Score, raw_rewards
 from orchestrator.training.rollout import status_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """Means over the held-out rows: of the weighted total (`reward`) and of each function."""
+    """Means over the held-out rows: of the weighted total (`reward`, before a post-process hook) and each function."""
 
     sampled: dict[str, float | None]
     """At the training temperature, `evaluation.samples` completions a prompt."""
@@ -66,8 +66,9 @@ def _pass(
         columns,
         [index // n for index in range(len(repeated))],
         [status_of(completion) for completion in completions],
+        True,
     )
-    return {"reward": _mean(reply.rewards)} | {name: _mean(values) for name, values in reply.components.items()}
+    return {"reward": _mean(raw_rewards(reply))} | {name: _mean(values) for name, values in reply.components.items()}
 
 
 def _as_message(row: Row, tokenizer: PreTrainedTokenizerBase, completion: Completion) -> Any:

@@ -19,6 +19,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from orchestrator.schema import RunConfig
 from orchestrator.training.rollout import Rollout
+from orchestrator.training.scoring import reward_weights
 
 Config = TypeVar("Config", bound=TrainingArguments)
 
@@ -35,7 +36,7 @@ def grpo_config(run: RunConfig, checkpoints: Path) -> GRPOConfig:
 def trainer_config(config_class: type[Config], run: RunConfig, checkpoints: Path) -> Config:
     """The config object of a TRL trainer, as its class takes it. Raises ConfigRefusedError."""
     ours = {
-        "reward_weights": [function.weight for function in run.reward.functions],
+        "reward_weights": reward_weights(run.reward),
         # The orchestrator shows progress; a bar in a log file is noise. All data columns are for the rewards.
         "disable_tqdm": True,
         "remove_unused_columns": False,

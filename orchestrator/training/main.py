@@ -13,6 +13,7 @@ from orchestrator.generation.transfer import WeightSyncError
 from orchestrator.resolve import resolve
 from orchestrator.training.grpo import ConfigRefusedError
 from orchestrator.training.prompts import PromptTooLongError
+from orchestrator.training.ranks import MainProcessError
 from orchestrator.training.session import NothingTrainedError, train
 from orchestrator.training.sync import SyncProofError
 from rewards.client import RewardError
@@ -23,6 +24,7 @@ EXPECTED = (
     ContractError,
     DataError,
     GenerationError,
+    MainProcessError,
     NothingTrainedError,
     PromptTooLongError,
     RewardError,

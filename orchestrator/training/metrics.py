@@ -8,6 +8,8 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from orchestrator.alarms.steps import RAW_REWARD
+
 
 class MetricsFile(TrainerCallback):  # type: ignore[misc]
     """Appends {"step", "time", ...TRL's own names} for every log call of the trainer."""
@@ -51,10 +53,11 @@ def finite(value: Any) -> Any:
 
 
 def rewards_by_step(path: Path) -> list[float]:
-    """The sampled mean reward of each step, in order; a later line of a step replaces an earlier one."""
+    """The sampled mean reward of each step, in order, before a post-process hook; of a step's lines the last counts."""
     by_step: dict[int, float] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         entry = json.loads(line)
-        if entry.get("reward") is not None:
-            by_step[entry["step"]] = entry["reward"]
+        reward = entry.get(RAW_REWARD, entry.get("reward"))
+        if reward is not None:
+            by_step[entry["step"]] = reward
     return [by_step[step] for step in sorted(by_step)]

@@ -24,7 +24,7 @@ from orchestrator.resolve import resolve
 from orchestrator.schema import RunConfig
 from orchestrator.training.grpo import load_tokenizer, trainer_config
 from orchestrator.training.prompts import prompt_lengths
-from rewards.worker import die_with_parent, private_pipes
+from rewards.running.worker import die_with_parent, private_pipes
 
 
 def try_arguments(run: RunConfig) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from orchestrator.ledgers.batches import BatchPlan
 from orchestrator.paths import RunPaths
 from orchestrator.training.evaluate import Evaluation
 from orchestrator.training.metrics import rewards_by_step
+from orchestrator.training.samples import unscored_in
 from orchestrator.training.sync import CANARY_SYNCS
 
 WINDOW = 10  # steps whose mean is the first and the last reward; of a short run, half of them
@@ -56,6 +57,7 @@ class TrainingReport:
             "logprob_gap": self.logprob_gap,
             "num_rows": self.num_rows,
             "num_dropped": self.num_dropped,
+            "unscored": unscored_in(paths.samples),
             "expected": self.expected(),
         }
 

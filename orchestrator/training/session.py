@@ -24,10 +24,10 @@ from orchestrator.training.metrics import MetricsFile, StepTrace
 from orchestrator.training.progress import COMPUTING, Progress
 from orchestrator.training.prompts import Row, prompt_lengths, remember_lengths, within_limit
 from orchestrator.training.report import TrainingReport, trl_eval_steps
-from orchestrator.training.reward import RewardBatch, Score, reward_callables
+from orchestrator.training.reward import RewardBatch, reward_callables
 from orchestrator.training.rollout import make_rollout, sampling_of
 from orchestrator.training.samples import SampleLog, keep_steps_up_to
-from orchestrator.training.scoring import make_score, wants_completion_ids
+from orchestrator.training.scoring import Scoring, make_scoring
 from orchestrator.training.sync import WeightSync, make_sync
 
 
@@ -54,7 +54,7 @@ class Session:
     prompts: Prompts
     tokenizer: PreTrainedTokenizerBase
     client: GenerationClient
-    score: Score
+    scoring: Scoring
     trainer: GRPOTrainer
     sync: WeightSync
     trace: StepTrace
@@ -70,11 +70,11 @@ class Session:
             self.prompts.heldout,
             tokenizer=self.tokenizer,
             client=self.client,
-            score=self.progress.through(self.score, what, then=what),
+            score=self.progress.through(self.scoring.score, what, then=what),
             sampling=replace(sampling_of(self.trainer), max_tokens=self.run.limits.completion_length),
             samples=self.run.evaluation.samples,
             seed=self.run.seed,
-            wants_ids=wants_completion_ids(self.run.reward),
+            wants_ids=self.scoring.wants_ids,
             template_kwargs=self.trainer.chat_template_kwargs,
         )
 
@@ -146,9 +146,9 @@ def _build(run: RunConfig, paths: RunPaths, resume_from: str | None) -> Session:
     client = GenerationClient(
         run.generation.url, model=run.generation.model, timeout_s=run.generation.request_timeout_s
     )
-    score = make_score(run.reward, largest_request(run.evaluation, plan))
+    scoring = make_scoring(run.reward, largest_request(run.evaluation, plan))
     progress = Progress(paths.progress, step=_checkpoint_step(resume_from), writes=config.process_index == 0)
-    trainer, sync = _trainer_and_sync(run, paths, config, tokenizer, prompts, client, score, progress, resume_from)
+    trainer, sync = _trainer_and_sync(run, paths, config, tokenizer, prompts, client, scoring, progress, resume_from)
     trace = StepTrace()
     trainer.add_callback(trace)
     return Session(
@@ -158,7 +158,7 @@ def _build(run: RunConfig, paths: RunPaths, resume_from: str | None) -> Session:
         prompts=prompts,
         tokenizer=tokenizer,
         client=client,
-        score=score,
+        scoring=scoring,
         trainer=trainer,
         sync=sync,
         trace=trace,
@@ -185,17 +185,18 @@ def _trainer_and_sync(
     tokenizer: PreTrainedTokenizerBase,
     prompts: Prompts,
     client: GenerationClient,
-    score: Score,
+    scoring: Scoring,
     progress: Progress,
     resume_from: str | None,
 ) -> tuple[GRPOTrainer, WeightSync]:
     """The two need each other: rollouts push weights, and the weights are the trainer's."""
     batch = RewardBatch(
-        score=progress.through(score, "the scoring", then=COMPUTING),
+        score=progress.through(scoring.score, "the scoring", then=COMPUTING),
         names=tuple(function.name for function in run.reward.functions),
         group_size=lambda: trainer.num_generations if trainer.model.training else trainer.num_generations_eval,
         samples=SampleLog(path=paths.samples),
-        wants_ids=wants_completion_ids(run.reward),
+        wants_ids=scoring.wants_ids,
+        post_process=bool(run.reward.post_process.target),
         by_part=advantage_parts(run.reward.functions, config.multi_objective_aggregation),
         is_training=lambda: trainer.model.training,
         metrics=lambda: sync.metrics(),

@@ -1,7 +1,14 @@
 r"""1.0 when the completion's final answer equals the gold one mathematically, judged by math-verify.
 
+What counts is the last `<answer>...</answer>` after the thinking (`</think>`), or all that follows the thinking; in it
+a `\boxed{}` outranks any other match. A gold answer is LaTeX, a number, an expression, or a solution that ends in
+`#### gold`.
+
 math-verify's own time limits use SIGALRM, which works in main threads only and has made servers pay 1.0 for wrong
 answers; they are off here. The worker that calls us holds the limit: a completion such as `9^{9^{9^9}}` ends there.
+
+Range: 0.0 or 1.0.
+Source: math-verify (github.com/huggingface/Math-Verify).
 """
 
 import logging
@@ -15,28 +22,31 @@ from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, veri
 
 from rewards.batch import Text
 from rewards.contract import Example, short_repr
-from rewards.functions.text import text_of
+from rewards.functions.text import answer_part, gold_text, text_of
 
 # It warns once per process that the limits are off; that is the point.
 for _name in ("math_verify.parser", "math_verify.grader"):
     logging.getLogger(_name).setLevel(logging.ERROR)
 
 # `\boxed{}` is where models are told to put the final answer: it outranks any other match.
-PREDICTION = (LatexExtractionConfig(boxed_match_priority=0), ExprExtractionConfig())
+# One config for all: math-verify keeps the patterns of the last config only, and builds them anew for another.
+LATEX = LatexExtractionConfig(boxed_match_priority=0)
+PREDICTION = (LATEX, ExprExtractionConfig())
 
 INTEGER = re.compile(r"[+-]?\d{1,100}")
+BOXED_INTEGER_LAST = re.compile(r"(?<!\S)(\${0,2})\\boxed\{([+-]?\d{1,100})\}\1\.?")
 PLAIN_NUMBER = re.compile(r"[+-]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?|[+-]?\.\d+")
 SCIENTIFIC = re.compile(r"[+-]?\d+(\.\d+)?[eE][+-]?\d{1,2}")
 NUMBER_IN_TEXT = re.compile(r"\d[\d,.]*(/\d+)?")
 DELIMITED = re.compile(r"\$.+\$|\\boxed|\\\(.+\\\)|\\\[.+\\\]", re.DOTALL)
 WORD = re.compile(r"[A-Za-z]{3,}")
-ANSWER_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 PER_SAMPLE = True
 SELF_TEST = (
     Example(completion=r"So it is $\boxed{\frac{2}{4}}$.", columns={"answer": r"\frac{1}{2}"}, score=1.0),
     Example(completion=r"So it is $\boxed{\frac{1}{3}}$.", columns={"answer": r"\frac{1}{2}"}, score=0.0),
 )
+LONGEST_KEPT = 4_000  # characters of an answer whose grade is remembered; bounds the memory of the cache
 
 
 def accuracy(
@@ -50,22 +60,42 @@ def accuracy(
 
 
 def _score(completion: str, gold: object) -> float:
-    gold_text, answer = str(gold).strip(), _answer_part(completion)
-    if INTEGER.fullmatch(gold_text) and INTEGER.fullmatch(answer):
-        return float(int(gold_text) == int(answer))  # two plain integers need no algebra
-    return float(verify(list(parse_gold(gold_text)), _parse_prediction(completion, answer), timeout_seconds=None))
+    answer = answer_part(completion)
+    return float(equal(gold_text(gold), answer, alone=answer != completion.strip()))
 
 
-def _answer_part(completion: str) -> str:
-    """The last <answer>...</answer>, or everything. What a model thinks before its answer does not count."""
-    tagged = ANSWER_TAG.findall(completion)
-    return (tagged[-1] if tagged else completion).strip()
+def equal(gold: str, answer: str, *, alone: bool) -> bool:
+    """Whether a stripped answer equals the gold one. `alone`: it comes from a tag, so it may be a bare expression.
+
+    Raises ValueError for a gold answer that cannot be parsed.
+    """
+    if INTEGER.fullmatch(gold) and (number := _plain_integer(answer)) is not None:
+        return int(gold) == number  # two plain integers need no algebra
+    return _graded(gold, answer, alone) if len(answer) <= LONGEST_KEPT else _grade(gold, answer, alone)
 
 
-def _parse_prediction(completion: str, answer: str) -> list[Any]:
+def _plain_integer(answer: str) -> int | None:
+    """The integer that the answer is, or that its only box holds at its end."""
+    if INTEGER.fullmatch(answer):
+        return int(answer)
+    start = answer.find("\\boxed")
+    if start < 0 or answer.rfind("\\boxed") != start:
+        return None
+    start -= sum(1 for at in (start - 1, start - 2) if at >= 0 and answer[at] == "$")
+    boxed = BOXED_INTEGER_LAST.fullmatch(answer, start)
+    return int(boxed[2]) if boxed else None
+
+
+def _grade(gold: str, answer: str, alone: bool) -> bool:
+    return bool(verify(list(parse_gold(gold)), _parse_prediction(answer, alone), timeout_seconds=None))
+
+
+_graded = lru_cache(maxsize=4096)(_grade)
+
+
+def _parse_prediction(answer: str, alone: bool) -> list[Any]:
     # A tag holds nothing but the answer, so it may leave out the dollar signs, just as a gold answer may.
-    alone = _parse_expression(answer) if answer != completion.strip() else []
-    return alone or _parse(answer, PREDICTION)
+    return (_parse_expression(answer) if alone else []) or _parse(answer, PREDICTION)
 
 
 @lru_cache(maxsize=4096)
@@ -88,7 +118,7 @@ def _parse_expression(text: str) -> list[Any]:
     text = text.replace("$", "")
     if WORD.search(text) and "\\" not in text:  # "3 apples" is 3; "7 or 8" and "none" are no answers
         return _parse(text, (ExprExtractionConfig(),)) if len(NUMBER_IN_TEXT.findall(text)) == 1 else []
-    return _parse(f"${text}$", (LatexExtractionConfig(),))
+    return _parse(f"${text}$", (LATEX,))
 
 
 def _parse(text: str, targets: Sequence[Any]) -> list[Any]:

@@ -1,4 +1,8 @@
-"""1.0 when the whole completion has the demanded form."""
+"""1.0 when the completion is `<think>...</think>`, white space, `<answer>...</answer>` and nothing else.
+
+Range: 0.0 or 1.0.
+Source: the format reward of DeepSeek-R1 (arXiv 2501.12948, section 2.2.2). Another form: `regex` with `fullmatch`.
+"""
 
 import re
 from collections.abc import Sequence
@@ -8,18 +12,23 @@ from rewards.batch import Text
 from rewards.contract import Example
 from rewards.functions.text import text_of
 
-THINK_THEN_ANSWER = r"<think>.*?</think>\s*<answer>.*?</answer>"
+BETWEEN = re.compile(r"</think>\s*<answer>")
+# One pattern for the whole, `<think>.*?</think>\s*<answer>.*?</answer>`, takes quadratic time on a text that repeats
+# `</think><answer>`; its two ends and this middle take linear time.
 
 PER_SAMPLE = True
+INLINE = True
 SELF_TEST = (
     Example(completion="<think>2+2\nis 4</think>\n<answer>4</answer>", score=1.0),
     Example(completion="<answer>4</answer>", score=0.0),
 )
 
 
-def format(
-    prompts: Sequence[Text], completions: Sequence[Text], pattern: str = THINK_THEN_ANSWER, **kwargs: Any
-) -> list[float | None]:
-    """1.0 where `pattern` (DOTALL) matches the stripped completion from end to end, else 0.0."""
-    compiled = re.compile(pattern, re.DOTALL)
-    return [float(compiled.fullmatch(text_of(completion).strip()) is not None) for completion in completions]
+def format(prompts: Sequence[Text], completions: Sequence[Text], **kwargs: Any) -> list[float | None]:
+    """1.0 or 0.0 for each completion; white space around it does not count."""
+    return [float(has_form(text_of(completion).strip())) for completion in completions]
+
+
+def has_form(text: str) -> bool:
+    """Whether a stripped text has the form."""
+    return text.startswith("<think>") and text.endswith("</answer>") and BETWEEN.search(text) is not None

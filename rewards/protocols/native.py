@@ -1,107 +1,88 @@
 """The native dialect, `POST /v1/score`: one list per column, one entry per sample."""
 
-import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, NoReturn
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
 
-from rewards.batch import Batch, batch_problem
+from rewards.batch import STATUSES, Batch, batch_problem
+from rewards.calling.describe import FunctionInfo
+from rewards.calling.targets import near
 from rewards.contract import Failure
-from rewards.describe import FunctionInfo
+from rewards.protocols.common import (
+    FAILURE_SCHEMA,
+    TEXT_SCHEMA,
+    Asked,
+    Dialect,
+    RequestError,
+    Serving,
+    check_size,
+    first_to_look_at,
+    listed,
+    refuse,
+    text_problem,
+)
 from rewards.scoring import ScoreResult, input_problem
-from rewards.targets import near
 
 PATH = "/v1/score"
-KEYS = ("prompts", "completions", "columns", "group_ids", "statuses", "functions")
+KEYS = ("prompts", "completions", "columns", "group_ids", "statuses", "evaluation", "functions")
+RESULT_KEYS = tuple(field.name for field in fields(ScoreResult))
 
 
-class RequestError(Exception):
-    """A request that is answered with `status` and these failures. 4xx: the client's fault."""
-
-    def __init__(self, status: int, failures: Sequence[Failure]) -> None:
-        super().__init__(failures[0].message)
-        self.status, self.failures = status, tuple(failures)
-
-
-def refuse(status: int, message: str) -> NoReturn:
-    raise RequestError(status, [Failure(function=None, index=None, message=message, kind="input")])
-
-
-@dataclass(frozen=True)
-class ScoreRequest:
-    """A request that has been found valid."""
-
-    batch: Batch
-    functions: tuple[FunctionInfo, ...]
-
-
-def parse_request(body: bytes, known: Sequence[FunctionInfo], max_batch: int) -> ScoreRequest:
-    """Raises RequestError: 400 for what is not JSON, 413 for too many samples, 422 for what it says."""
-    raw = _parse_json(body)
-    if not isinstance(raw, dict):
-        refuse(422, f"the body must be a JSON object, not {type(raw).__name__}")
+def parse(raw: Mapping[str, Any], serving: Serving) -> Asked:
+    """Raises RequestError: 413 for too many samples, 422 for what the request says."""
     for unknown in sorted(set(raw) - set(KEYS)):
         refuse(422, f"unknown key {unknown!r}{near(unknown, KEYS)}")
     batch = Batch(
         prompts=_texts(raw, "prompts"),
         completions=_texts(raw, "completions"),
         columns=_columns(raw.get("columns")),
-        group_ids=_group_ids(raw.get("group_ids")),
+        group_ids=_group_ids(raw),
         statuses=_optional_list(raw, "statuses"),
+        evaluation=_flag(raw, "evaluation"),
     )
     if problem := batch_problem(batch):
         refuse(422, problem)
-    if len(batch) > max_batch:
-        refuse(413, f"{len(batch)} samples, at most {max_batch} are accepted in one request (--max-batch)")
-    functions = _functions(raw.get("functions"), known)
+    check_size(len(batch), serving.max_batch)
+    functions = _functions(raw.get("functions"), serving.functions)
     for f in functions:
         if missing := input_problem(f.name, f.required_columns, f.granularity, batch):
             raise RequestError(422, [missing])
-    return ScoreRequest(batch, functions)
+    return Asked(batch, functions)
 
 
-def render_reply(result: ScoreResult, seconds: float) -> dict[str, Any]:
-    return {**asdict(result), "seconds": seconds}
+def render(result: ScoreResult, seconds: float, query: Mapping[str, str]) -> dict[str, Any]:
+    return {**{key: getattr(result, key) for key in RESULT_KEYS}, "errors": listed(result.errors), "seconds": seconds}
 
 
 def render_error(failures: Sequence[Failure]) -> dict[str, Any]:
-    """`error` is the failure to look at first: one that a longer time limit would not cure, where there is one."""
-    first = min(failures, key=lambda failure: failure.kind == "timeout")
-    return {"error": asdict(first), "errors": [asdict(failure) for failure in failures]}
+    """`error` is the failure to look at first."""
+    everything = listed(failures)
+    return {"error": everything[list(failures).index(first_to_look_at(failures))], "errors": everything}
 
 
-def error_status(failures: Sequence[Failure]) -> int:
-    """503: try again; 504: only time was lacking; 500: a function is wrong."""
-    kinds = {failure.kind for failure in failures}
-    if "unavailable" in kinds:
-        return 503
-    return 504 if kinds == {"timeout"} else 500
-
-
-def _parse_json(body: bytes) -> Any:
-    def not_json(literal: str) -> NoReturn:
-        raise ValueError(f"{literal} is not JSON")
-
-    try:
-        return json.loads(body, parse_constant=not_json)
-    except (ValueError, RecursionError) as error:
-        refuse(400, f"the body is not valid JSON: {error}")
-
-
-def _optional_list(raw: dict[str, Any], name: str) -> list[Any] | None:
+def _optional_list(raw: Mapping[str, Any], name: str) -> list[Any] | None:
     value = raw.get(name)
     if value is not None and not isinstance(value, list):
         refuse(422, f"{name} must be a list, not {type(value).__name__}")
     return value
 
 
-def _texts(raw: dict[str, Any], name: str) -> list[Any]:
+def _flag(raw: Mapping[str, Any], name: str) -> bool:
+    value = raw.get(name, False)
+    if not isinstance(value, bool):
+        refuse(422, f"{name} must be true or false, not {type(value).__name__}")
+    return value
+
+
+def _texts(raw: Mapping[str, Any], name: str) -> list[Any]:
     texts = _optional_list(raw, name)
     if texts is None:
         refuse(422, f"{name} is missing")
+    if set(map(type, texts)) <= {str}:  # in C; nearly every request is this one
+        return texts
     for index, text in enumerate(texts):
-        if not isinstance(text, str) and not (isinstance(text, list) and all(isinstance(m, dict) for m in text)):
-            refuse(422, f"{name}[{index}] must be a string or a list of messages, not {type(text).__name__}")
+        if problem := text_problem(text):
+            refuse(422, f"{name}[{index}] {problem}", index)
     return texts
 
 
@@ -118,11 +99,11 @@ def _columns(columns: Any) -> dict[str, list[Any]]:
     return columns
 
 
-def _group_ids(group_ids: Any) -> list[str | int] | None:
-    ids = _optional_list({"group_ids": group_ids}, "group_ids")
+def _group_ids(raw: Mapping[str, Any]) -> list[str | int] | None:
+    ids = _optional_list(raw, "group_ids")
     for index, group in enumerate(ids or ()):
         if isinstance(group, bool) or not isinstance(group, (str, int)):
-            refuse(422, f"group_ids[{index}] must be a string or an integer, not {group!r}")
+            refuse(422, f"group_ids[{index}] must be a string or an integer, not {group!r}", index)
     return ids
 
 
@@ -136,3 +117,49 @@ def _functions(names: Any, known: Sequence[FunctionInfo]) -> tuple[FunctionInfo,
         if not isinstance(name, str) or name not in by_name:
             refuse(422, f"no function {name!r} on this server{near(str(name), by_name)}")
     return tuple(f for f in known if f.name in names)
+
+
+SCORES = {"type": "array", "items": {"type": ["number", "null"]}}
+
+DIALECT = Dialect(
+    name="native",
+    path=PATH,
+    parse=parse,
+    render=render,
+    render_error=render_error,
+    says="Scores a batch: every list has one entry per sample. Unknown keys are refused.",
+    body={
+        "type": "object",
+        "required": ["prompts", "completions"],
+        "additionalProperties": False,
+        "properties": {
+            "prompts": {"type": "array", "items": TEXT_SCHEMA},
+            "completions": {"type": "array", "items": TEXT_SCHEMA},
+            "columns": {"type": ["object", "null"], "additionalProperties": {"type": "array"}},
+            "group_ids": {"type": ["array", "null"], "items": {"type": ["string", "integer"]}},
+            "statuses": {"type": ["array", "null"], "items": {"enum": list(STATUSES)}},
+            "evaluation": {"type": "boolean", "description": "held-out rows: functions count by their eval_key"},
+            "functions": {"type": ["array", "null"], "minItems": 1, "items": {"type": "string"}},
+        },
+    },
+    reply={
+        "type": "object",
+        "required": ["components", "rewards", "errors", "logs", "aborted", "seconds"],
+        "properties": {
+            "components": {"type": "object", "additionalProperties": SCORES},
+            "rewards": {**SCORES, "description": "weighted totals; null: aborted, failed, or masked after an error"},
+            "errors": {"type": "array", "items": FAILURE_SCHEMA},
+            "logs": {"type": "object", "additionalProperties": {"type": "array"}},
+            "aborted": {"type": "array", "items": {"type": "integer"}},
+            "failed": {"type": "array", "items": {"type": "integer"}},
+            "raw": {"anyOf": [SCORES, {"type": "null"}], "description": "totals before the post-process hook"},
+            "seconds": {"type": "number", "minimum": 0},
+        },
+    },
+    error={
+        "type": "object",
+        "required": ["error", "errors"],
+        "additionalProperties": False,
+        "properties": {"error": FAILURE_SCHEMA, "errors": {"type": "array", "minItems": 1, "items": FAILURE_SCHEMA}},
+    },
+)

@@ -1,6 +1,7 @@
 """`make bench`: each figure is a ratio against a named baseline, both measured here, now, in turn.
 
-Numbers, not tests: a slow machine makes both sides slow. `python -m tests.bench check`, `sweep` or `step` runs one.
+Numbers, not tests: a slow machine makes both sides slow. `python -m tests.bench NAME` runs one: `check`, `sweep`,
+`step`, `rewards` or `math`.
 """
 
 import json
@@ -13,6 +14,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.bench.math import bench_math
+from tests.bench.rewards import bench_rewards
 from tests.orchestrated import ORCHESTRATE, orchestrate, read, run_dirs
 
 EXPERIMENT = "+experiment=grpo_math"
@@ -118,7 +121,13 @@ def _report(ours: str, baseline: str, pairs: list[tuple[float, float]]) -> None:
     print(f"  ratio: median {statistics.median(ratios):.2f} ({spread})")
 
 
-BENCHES: dict[str, Callable[[Path], None]] = {"check": bench_check, "sweep": bench_sweep, "step": bench_step}
+BENCHES: dict[str, Callable[[Path], None]] = {
+    "check": bench_check,
+    "sweep": bench_sweep,
+    "step": bench_step,
+    "rewards": bench_rewards,
+    "math": bench_math,
+}
 
 
 def main(names: list[str]) -> None:

@@ -14,7 +14,7 @@ from orchestrator.facts.types import EnvironmentSize, Gpu
 from orchestrator.fields.source import SourceUnreadableError
 from orchestrator.fields.trainer import trainer_fields
 from orchestrator.schema import RunConfig
-from rewards.signature import Signature
+from rewards.calling.signature import Signature
 
 UNSAID = "the row does not say"
 # Enough rows for any batch, and prompts that nothing is known of.
@@ -96,6 +96,7 @@ def _frozen(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _signature(required: Any) -> Signature:
     return Signature(
+        shape="trl",
         required=tuple(required),
         optional=(),
         accepts_kwargs=True,

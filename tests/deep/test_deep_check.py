@@ -20,7 +20,7 @@ from orchestrator.deep.trials import trial_of
 from orchestrator.exits import FINDINGS, OK, USAGE
 from orchestrator.findings import Finding
 from orchestrator.jobs import CheckedJob, check_job, checked_jobs
-from rewards.trial import Issue
+from rewards.checking.trial import Issue
 
 EXPERIMENT = "+experiment=grpo_math"
 FUNCTIONS = "tests/deep/functions.py"

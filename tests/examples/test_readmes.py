@@ -1,7 +1,10 @@
 """The commands of every example's README, as a reader would type them, from the project's root."""
 
+import contextlib
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,21 +12,51 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMANDS = [
-    pytest.param(command, id=f"{readme.parent.name}-{number}")
-    for readme in sorted((ROOT / "examples").glob("*/README.md"))
-    for number, command in enumerate(re.findall(r"^```console\n(.*?)\n```", readme.read_text(), re.M | re.S))
-]
+READMES = sorted((ROOT / "examples").glob("*/README.md"))
+# A block of commands, and what the README says that they print, if it says so.
+BLOCK = re.compile(r"^```console\n(.*?)\n```(?:\n+```(?:json|text)\n(.*?)\n```)?", re.M | re.S)
+MARK = "--- block {} ---"
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("command", COMMANDS)
-def test_command_of_a_readme(command: str, tmp_path: Path) -> None:
-    # The reader's shell: the environment's programs are found, and runs/ goes where the test can throw it away.
-    env = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    done = subprocess.run(["bash", "-euc", command], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stdout + done.stderr
+@pytest.mark.parametrize("readme", [pytest.param(path, id=path.parent.name) for path in READMES])
+def test_the_commands_of_a_readme(readme: Path, tmp_path: Path) -> None:
+    """One shell for all of them: a server that one block starts is asked by the next."""
+    blocks = BLOCK.findall(readme.read_text())
+    script = "\n".join(f"echo '{MARK.format(number)}'\n{command}" for number, (command, _) in enumerate(blocks))
+    code, printed = run_as_a_reader(script, tmp_path)
+    assert code == 0, printed
+    for number, (command, promised) in enumerate(blocks):
+        got = printed.partition(MARK.format(number))[2].partition(MARK.format(number + 1))[0]
+        assert without_space(promised) in without_space(got), f"{command}\nprinted\n{got}"
+
+
+def run_as_a_reader(script: str, folder: Path) -> tuple[int, str]:
+    """Exit code and output of a shell that finds the environment's programs; runs/ goes where it can be thrown away."""
+    for name in ("examples", "orchestrator"):
+        (folder / name).symlink_to(ROOT / name)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    env = os.environ | {"PATH": path, "PORT": port}
+    with (folder / "printed").open("w+") as out:
+        shell = subprocess.Popen(
+            ["bash", "-euc", script], cwd=folder, env=env, stdout=out, stderr=out, start_new_session=True
+        )
+        try:
+            code = shell.wait(timeout=280)
+        finally:
+            # What the commands left in the background, also after one that failed.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(shell.pid, signal.SIGKILL)
+            shell.wait(timeout=10)
+        out.seek(0)
+        return code, out.read()
+
+
+def without_space(text: str) -> str:
+    return "".join(text.split())
 
 
 def test_every_example_has_a_readme() -> None:

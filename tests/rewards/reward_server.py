@@ -1,9 +1,12 @@
 """A reward server in a process of its own, as the tests see it."""
 
 import os
+import signal
 import subprocess
+import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,8 +45,31 @@ class RunningServer:
                     found.append(int(folder.name))
         return found
 
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+        self.process.wait(5)
+
 
 StartServer = Callable[..., RunningServer]
+
+
+def launch(*args: str, cwd: Path, env: Mapping[str, str] | None = None) -> RunningServer:
+    """A server on a free port, listening but perhaps not ready; its stderr is collected."""
+    argv = [sys.executable, "-P", "-m", "rewards.server", "--port", "0", *args]
+    process = subprocess.Popen(
+        argv, cwd=cwd, env=server_env(**(env or {})), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    server = RunningServer(process, line.strip().rpartition(" ")[2])
+    threading.Thread(target=_collect, args=(process, server.stderr), daemon=True).start()
+    return server
+
+
+def _collect(process: "subprocess.Popen[str]", lines: list[str]) -> None:
+    assert process.stderr is not None
+    lines.extend(process.stderr)
 
 
 def server_env(**extra: str) -> dict[str, str]:

@@ -8,10 +8,10 @@ from dataclasses import asdict
 
 import pytest
 
-from rewards.check import contract_test
+from rewards.checking.check import contract_test
+from rewards.checking.made_up import LONG, NUM_KINDS, Row, completions_for, gold_of, made_up
+from rewards.checking.trial import Issue, Trial
 from rewards.contract import FunctionSpec
-from rewards.made_up import LONG, NUM_KINDS, Row, completions_for, gold_of, made_up
-from rewards.trial import Issue, Trial
 
 ROWS = tuple(Row(label=f"row {n}", prompt=f"{n}+1=", columns={"answer": str(n + 1)}) for n in range(3))
 

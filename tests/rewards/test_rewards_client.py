@@ -1,7 +1,10 @@
 import json
 import math
 import threading
+import time
 from collections.abc import Iterator
+from datetime import datetime
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -26,11 +29,15 @@ BAD_REPLIES: dict[str, dict[str, Any]] = {
     "nan for sample 1": {"rewards": [1.0, math.nan]},
     "True for sample 0": {"rewards": [True, 1.0]},
     r"\[1.0\] for sample 0": {"rewards": [[1.0], 1.0]},
+    "the reply's raw has 1 entries for 2": {"raw": [1.0]},
 }
 
 
 def test_a_good_reply() -> None:
     assert parse_reply(GOOD, 2).rewards == [1.0, None]
+    assert (parse_reply(GOOD, 2).raw, parse_reply(GOOD, 2).failed) == (None, [])
+    processed = parse_reply({**GOOD, "raw": [2.0, None], "failed": [0]}, 2)
+    assert (processed.raw, processed.failed) == ([2.0, None], [0])
 
 
 @pytest.mark.parametrize("words", BAD_REPLIES)
@@ -39,18 +46,22 @@ def test_replies_that_are_none(words: str) -> None:
         parse_reply({**GOOD, **BAD_REPLIES[words]}, 2)
 
 
+Script = list[tuple[int, bytes] | tuple[int, bytes, dict[str, str]]]
+
+
 @pytest.fixture
-def scripted() -> Iterator[tuple[RewardClient, list[tuple[int, bytes]], list[str]]]:
+def scripted() -> Iterator[tuple[RewardClient, Script, list[str]]]:
     """A server that gives the scripted answers in turn, and the paths it was asked for."""
-    script: list[tuple[int, bytes]] = []
+    script: Script = []
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             asked.append(self.path)
-            status, body = script.pop(0)
+            status, body, *more = script.pop(0)
             self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
+            for name, value in ({"Content-Length": str(len(body))} | (more[0] if more else {})).items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
 
@@ -66,7 +77,7 @@ def scripted() -> Iterator[tuple[RewardClient, list[tuple[int, bytes]], list[str
     server.server_close()
 
 
-def test_only_503_is_tried_again(scripted: tuple[RewardClient, list[tuple[int, bytes]], list[str]]) -> None:
+def test_only_503_is_tried_again(scripted: tuple[RewardClient, Script, list[str]]) -> None:
     client, script, asked = scripted
     busy = json.dumps({"error": {"message": "starting"}}).encode()
     script += [(503, busy), (503, busy), (200, b'{"a": 1}')]
@@ -85,14 +96,60 @@ def test_only_503_is_tried_again(scripted: tuple[RewardClient, list[tuple[int, b
         client.info()
 
 
-def test_what_json_cannot_say_is_not_sent() -> None:
+BUSY = b'{"error": {"message": "busy"}}'
+
+
+def test_a_busy_server_is_asked_again_when_it_says_so(scripted: tuple[RewardClient, Script, list[str]]) -> None:
+    client, script, asked = scripted
+    began = time.monotonic()
+    waits = ["0"] * 6 + ["1", formatdate(time.time() - 9, usegmt=True), "soon"]
+    script += [*((503, BUSY, {"Retry-After": wait}) for wait in waits), (503, BUSY), (200, b"{}")]
+    assert client.info() == {}
+    assert len(asked) == 11  # more than where the server does not say when
+    assert 2.4 <= time.monotonic() - began < 5.0
+
+
+def test_no_wait_goes_beyond_the_deadline(scripted: tuple[RewardClient, Script, list[str]]) -> None:
+    client, script, asked = scripted
+    script += [(503, BUSY, {"Retry-After": "60"})]
+    began = time.monotonic()
+    with pytest.raises(RewardError, match="503: busy"):
+        client.info()
+    assert time.monotonic() - began < 1.0
+    assert len(asked) == 1
+
+
+def test_a_reply_that_breaks_off_is_asked_for_again(scripted: tuple[RewardClient, Script, list[str]]) -> None:
+    client, script, asked = scripted
+    script += [(200, b'{"a"', {"Content-Length": "8", "Connection": "close"}), (200, b'{"a": 1}')]
+    assert client.info() == {"a": 1}
+    assert len(asked) == 2
+
+
+def test_no_redirect_is_followed(scripted: tuple[RewardClient, Script, list[str]]) -> None:
+    client, script, asked = scripted
+    script += [(307, b"", {"Location": "/elsewhere"}), (200, b"{}")]
+    with pytest.raises(RewardError, match="answered 307"):
+        client.info()
+    assert asked == ["/info"]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(math.nan, "a float"), (object(), "a object"), (datetime(2024, 1, 1), "a datetime")]
+)
+def test_what_json_cannot_say_is_not_sent(value: object, words: str) -> None:
     client = RewardClient("http://127.0.0.1:9")
-    for value in (math.nan, object()):
-        with pytest.raises(RewardError, match="cannot be sent as JSON"):
-            client.score([""], [""], {"x": [value]})
+    message = f"cannot be sent as JSON: column 'x' of sample 1 holds {words} .*remove the column"
+    with pytest.raises(RewardError, match=message):
+        client.score(["", ""], ["", ""], {"y": [1, 2], "x": [0, value]})
+
+
+def test_a_column_must_be_a_list() -> None:
+    with pytest.raises(RewardError, match="column 'x' is a str, not a list"):
+        RewardClient("http://127.0.0.1:9").score([""], [""], {"x": "abc"})
 
 
 def test_loopback() -> None:
     assert all(is_loopback(f"http://{host}:1/") for host in ("127.0.0.1", "localhost", "[::1]", "127.1.2.3"))
     assert not any(is_loopback(f"http://{host}:1/") for host in ("10.0.0.1", "localhost.example.com"))
-    assert not RewardClient("http://127.0.0.1:1")._session.trust_env
+    assert not RewardClient("http://127.0.0.1:1")._transport.session.trust_env

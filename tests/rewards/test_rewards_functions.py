@@ -3,10 +3,11 @@ from typing import Any
 
 import pytest
 
+from rewards.functions import accuracy as accuracy_module
 from rewards.functions.accuracy import accuracy
 from rewards.functions.exact_match import exact_match
 from rewards.functions.format import format as format_reward
-from rewards.functions.text import text_of
+from rewards.functions.text import answer_part, last_boxed, last_tagged, text_of
 
 # gold, completion, score
 ACCURACY: list[tuple[Any, str, float]] = [
@@ -37,6 +38,17 @@ ACCURACY: list[tuple[Any, str, float]] = [
     ("x+1", "<think>.</think> <answer>1+x</answer>", 1.0),
     ("2", "<think>t</think><answer> $2$ </answer>", 1.0),
     ("2", "<answer>The answer is $2$</answer>", 1.0),
+    ("7", "<think>surely 7</think>", 0.0),
+    ("7", "<think>surely 7</think> I do not know.", 0.0),
+    ("7", r"<think>\boxed{7}</think> It is \boxed{8}.", 0.0),
+    ("7", r"<think>\boxed{8}</think> It is $\boxed{7}$.", 1.0),
+    ("7", "<think><answer>7</answer></think>It is 8.", 0.0),
+    ("7", "<think>8</think><think>9</think>7", 1.0),
+    ("7", "<answer>8</answer> no, <answer>7</answer>", 1.0),
+    ("7", "<answer>8 <answer>7</answer>", 1.0),
+    ("7", r"$x = \boxed{7}$", 1.0),
+    ("7", r"$\boxed{8}$, no: $\boxed{7}$", 1.0),
+    ("1/2", "<answer>0.5</answer>", 1.0),
     ("2", "", 0.0),
     ("2", "I do not know", 0.0),
     ("2", r"\boxed{", 0.0),
@@ -62,6 +74,30 @@ def test_accuracy_in_a_thread_is_the_same() -> None:
     assert got == [[1.0, 0.0]]
 
 
+BEFORE = ["", "So ", "so it is: ", "we get $5$, ", "cost $4, ", "$$y$$ ", "\\(x\\) ", "final answer is $3$. I hope "]
+BOX = ["", "$", "$$", "$ ", "\\(", "{"]
+AFTER = ["", "$", "$$", ".", "$.", "\\%", "%", " percent", " apples", "\\)", "$ and $5$", "^2"]
+
+
+def test_a_boxed_integer_is_read_without_math_verify_only_where_it_would_say_the_same() -> None:
+    texts = [f"{b}{o}\\boxed{{{n}}}{a}".strip() for b in BEFORE for o in BOX for a in AFTER for n in ("-4", "04")]
+    read = [(text, number) for text in texts if (number := accuracy_module._plain_integer(text)) is not None]
+    assert 50 < len(read) < len(texts) / 3
+    for text, number in read:
+        for gold in ("4", "-4", "5"):
+            assert accuracy_module._grade(gold, text, False) == (int(gold) == number), text
+
+
+def test_a_grade_is_remembered_by_gold_and_answer() -> None:
+    completions = [f"<think>{i}</think><answer>x+{i % 2 + 1}</answer>" for i in range(8)]
+    accuracy_module._graded.cache_clear()
+    assert accuracy([""] * 8, completions, answer=["1+x"] * 4 + ["2+x"] * 4) == [1.0, 0.0] * 2 + [0.0, 1.0] * 2
+    found = accuracy_module._graded.cache_info()
+    assert (found.hits, found.misses) == (4, 4)
+    assert accuracy([""], ["x " * 5000 + r"\boxed{1+x}"], answer=["x+1"]) == [1.0]
+    assert accuracy_module._graded.cache_info().currsize == 4
+
+
 def test_null_gold_is_not_mine() -> None:
     assert accuracy(["q"], ["1"], answer=[None]) == [None]
     assert exact_match(["q"], ["1"], answer=[None]) == [None]
@@ -71,7 +107,9 @@ def test_exact_match_and_format() -> None:
     assert exact_match([""] * 3, [" a\n", "A", "1"], answer=["a", "a", 1]) == [1.0, 0.0, 1.0]
     good = "<think>a\nb</think>\n<answer>4</answer>"
     assert format_reward([""] * 2, [good, "x" + good]) == [1.0, 0.0]
-    assert format_reward([""] * 2, ["ab", "abc"], pattern="a.") == [1.0, 0.0]
+    almost = ["<think>a</think> b <answer>4</answer>", "<think></answer>", "<think></think><answer>", good + "."]
+    assert format_reward([""] * 4, almost) == [0.0] * 4
+    assert format_reward([""], ["\n<think></think></think>\n\n<answer></answer> "]) == [1.0]
 
 
 def test_text_of() -> None:
@@ -80,3 +118,23 @@ def test_text_of() -> None:
     with pytest.raises(ValueError, match="NoneType"):
         text_of(None)  # type: ignore[arg-type]
     assert accuracy(["q"], [[{"role": "assistant", "content": r"\boxed{2}"}]], answer=["2"]) == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "inside"),
+    [
+        (r"\boxed{1} \boxed{2}", "2"),
+        (r"\boxed{\frac{1}{2}} }", r"\frac{1}{2}"),
+        (r"\boxed{}", ""),
+        (r"\boxed{1", None),
+        ("1", None),
+    ],
+)
+def test_last_boxed(text: str, inside: str | None) -> None:
+    assert last_boxed(text) == inside
+
+
+def test_parts_of_a_completion() -> None:
+    assert last_tagged("<a>1</a><a>2</a></a>", "a") == "2"
+    assert last_tagged("</a><a>", "a") is None
+    assert answer_part("<think> <answer>1</answer> </think>\n 2 ") == "2"

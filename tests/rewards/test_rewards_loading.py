@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from rewards.adapters import bind
+from rewards.calling.adapters import bind
+from rewards.calling.loading import BUILTINS, LoadError, load, read_signature, source_sha256
+from rewards.calling.signature import signature_of
 from rewards.contract import FunctionSpec
-from rewards.loading import BUILTINS, LoadError, load, read_signature, source_sha256
-from rewards.signature import signature_of
 
 UserFile = Callable[..., str]
 
@@ -110,7 +110,7 @@ def test_a_user_file_named_rewards_shadows_nothing(user_file: UserFile, tmp_path
     user_file("def help_me(): return 3.0", "helper_of_mine.py")
     user_file("from helper_of_mine import help_me\ndef score(completions): return [help_me()]", "rewards.py")
     code = (
-        "from rewards.loading import load; import sys; f = load('rewards.py:score');"
+        "from rewards.calling.loading import load; import sys; f = load('rewards.py:score');"
         "import rewards.contract; print(f([1]), f.__module__.startswith('_orchestrate_user_'), sys.path[-1])"
     )
     env = {"PYTHONPATH": str(Path(__file__).parents[2])}
@@ -136,7 +136,7 @@ def scored(completions: list[str], pattern: str) -> list[float]:
 
 def test_loading_is_light() -> None:
     code = (
-        "import rewards.loading, rewards.client, sys;"
+        "import rewards.calling.loading, rewards.client, sys;"
         "print([m for m in ('fastapi', 'sympy', 'torch', 'math_verify') if m in sys.modules])"
     )
     env = {"PYTHONPATH": str(Path(__file__).parents[2])}

@@ -4,8 +4,8 @@ from collections.abc import Callable
 import pytest
 
 from rewards.contract import FunctionSpec
-from rewards.pool import Pool
-from rewards.process import WorkerStartError
+from rewards.running.pool import Pool
+from rewards.running.process import WorkerStartError
 
 UserFile = Callable[..., str]
 

@@ -18,7 +18,7 @@ from talking import (
 )
 
 from orchestrator.data.facts import describe
-from orchestrator.schema import RewardFunctionConfig, RunConfig
+from orchestrator.schema import PostProcessConfig, RewardFunctionConfig, RunConfig
 from orchestrator.supervise.handshake import handshake
 from rewards.client import RewardClient
 from tests.orchestrated import read
@@ -42,7 +42,8 @@ def test_a_server_that_agrees(tmp_path: Path, ports: list[int]) -> None:
         assert problem == ""
         assert [fact["name"] for fact in written["facts"]] == [
             "reward: protocol", "reward: dialect", "reward: on_error", "reward: samples in one request",
-            "reward: functions", "reward: accuracy: weight", "reward: accuracy: key", "reward: accuracy: params",
+            "reward: functions", "reward: accuracy: weight", "reward: accuracy: key", "reward: accuracy: eval_key",
+            "reward: accuracy: params", "reward: accuracy: only", "reward: accuracy: target",
             "reward: accuracy: source", "reward: accuracy: columns", "reward: accuracy: self-test",
             "reward: scores an empty batch", "reward: scores a sample",
             "reward: who listens (before and after the questions)",
@@ -61,7 +62,7 @@ def test_everything_that_differs_is_said_at_once(tmp_path: Path, ports: list[int
         problem, written = asked(ports[0], tmp_path)
     assert differing(written) == [
         "reward: on_error", "reward: samples in one request", "reward: functions", "reward: accuracy: weight",
-        "reward: accuracy: source",
+        "reward: accuracy: target", "reward: accuracy: source",
     ]  # fmt: skip
     assert "reward: functions: the recipe means ['accuracy'], http" in problem
     assert "says ['accuracy', 'format']" in problem
@@ -75,6 +76,54 @@ def test_a_function_is_missing(tmp_path: Path, ports: list[int]) -> None:
         problem, written = asked(ports[0], tmp_path)
     assert differing(written) == ["reward: functions"]
     assert "says ['format']" in problem
+
+
+def test_shape_and_eval_key(tmp_path: Path, ports: list[int]) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "async def score(args, sample):\n"
+        "    assert len(sample.tokens) == sample.response_length, sample\n"
+        "    return {'train': 1.0, 'held': 0.0}\n"
+    )
+    spec = {"name": "mine", "target": f"{mine}:score", "key": "train"}
+    functions = [RewardFunctionConfig(**spec, shape="vime_sample", eval_key="held")]
+    with reward_server(ports[0], "--function", json.dumps(spec | {"eval_key": "held"})):
+        assert asked(ports[0], tmp_path, functions=functions)[0] == ""
+        others = [RewardFunctionConfig(**spec, shape="trl", only={"source": ["x"]})]
+        _, written = asked(ports[0], tmp_path, functions=others)
+        assert differing(written) == ["reward: mine: eval_key", "reward: mine: only", "reward: mine: shape"]
+
+
+HOOK = """
+def halved(rewards, group_ids, x, **kwargs):
+    assert group_ids == [0] * 8, group_ids
+    return rewards, [reward / 2 for reward in rewards]
+"""
+
+
+def test_the_post_process_hook(tmp_path: Path, ports: list[int]) -> None:
+    mine = tmp_path / "hook.py"
+    mine.write_text(HOOK)
+    said = {"target": f"{mine}:halved", "params": {"x": 1}}
+    wanted = PostProcessConfig(**said)
+    with reward_server(ports[0], *ACCURACY, "--post-process", json.dumps(said)):
+        problem, written = asked(ports[0], tmp_path, post_process=wanted)
+        assert (problem, differing(written)) == ("", [])
+        assert {f"reward: post_process{more}" for more in ("", ": params", ": target", ": source", ": columns")} < {
+            fact["name"] for fact in written["facts"]
+        }
+        problem, written = asked(ports[0], tmp_path)
+        assert differing(written) == ["reward: post_process"]
+        assert f"reward.post_process.target={mine}:halved" in problem
+        problem, written = asked(ports[0], tmp_path, post_process=PostProcessConfig(target="group_norm"))
+        assert differing(written) == [
+            "reward: post_process: params", "reward: post_process: target", "reward: post_process: source"
+        ]  # fmt: skip
+    with reward_server(ports[1], *ACCURACY):
+        problem, written = asked(ports[1], tmp_path, post_process=wanted)
+        assert differing(written) == ["reward: post_process"]
+        assert "the recipe means" in problem
+        assert "says 'none'" in problem
 
 
 def test_a_file_that_changed_since_the_server_started(tmp_path: Path, ports: list[int]) -> None:

@@ -5,10 +5,9 @@ from typing import Any
 
 from orchestrator.facts import Facts
 from orchestrator.schema import RunConfig
+from orchestrator.supervise.handshake.functions import is_hook
 from orchestrator.supervise.handshake.interview import Interview
 from rewards.client import RewardClient, RewardError
-from rewards.signature import read_signature
-from rewards.targets import LoadError
 
 COMPLETION = "I do not know."
 ANSWER_MARGIN_S = 2.0
@@ -32,9 +31,11 @@ def score_a_sample(
         talk.skip(name, "the data lack a column that it wants")
         return
     talk.asking = name
-    size = run.limits.generations if any(one.get("granularity") == "group" for one in functions) else 1
+    groups = any(one.get("granularity") == "group" or is_hook(one) for one in functions)
+    size = run.limits.generations if groups else 1
+    wants_ids = any(one.get("wants_completion_ids") for one in functions)
     try:
-        reply = client.score(*_batch(run, rows[0], size), group_ids=[0] * size)
+        reply = client.score(*_batch(rows[0], size, wants_ids=wants_ids), group_ids=[0] * size)
     except RewardError as error:
         _unscored(talk, name, error, waited_s=client.timeout_s, limit_s=run.reward.timeout_s * len(functions) * size)
         return
@@ -82,18 +83,11 @@ def _hangs(talk: Interview, error: RewardError) -> str:
     return f"{talk.url} answers /health and /info, but not a request for scores ({error}): it is wedged."
 
 
-def _batch(run: RunConfig, row: Mapping[str, Any], size: int) -> tuple[list[Any], list[Any], dict[str, list[Any]]]:
+def _batch(row: Mapping[str, Any], size: int, *, wants_ids: bool) -> tuple[list[Any], list[Any], dict[str, list[Any]]]:
     """Prompts, completions and columns as the trainer sends them."""
     prompt = row["prompt"]
     completion = COMPLETION if isinstance(prompt, str) else [{"role": "assistant", "content": COMPLETION}]
     columns = {name: [value] * size for name, value in row.items() if name != "prompt"}
-    if any("completion_ids" in _parameters(function.target) for function in run.reward.functions):
+    if wants_ids:
         columns["completion_ids"] = [[0]] * size
     return [prompt] * size, [completion] * size, columns
-
-
-def _parameters(target: str) -> tuple[str, ...]:
-    try:
-        return read_signature(target).parameters
-    except LoadError:
-        return ()

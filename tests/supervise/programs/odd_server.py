@@ -25,6 +25,7 @@ INFO = {
     "functions": [
         {
             "name": "accuracy", "target": "accuracy", "weight": 1.0, "granularity": "sample", "key": None, "params": {},
+            "shape": "trl", "eval_key": None, "only": {}, "wants_completion_ids": False,
             "required_columns": ["answer"], "is_async": False,
             "source_sha256": hashlib.sha256(Path(accuracy.__file__).read_bytes()).hexdigest(),
             "self_test": {"passed": True, "detail": ""},

@@ -1,0 +1,1 @@
+"""The contract test of reward functions: `reward check`, and `orchestrate check --deep`."""

@@ -1,0 +1,1 @@
+"""`reward probe`: what a running reward server honours, and what a trainer would suffer."""

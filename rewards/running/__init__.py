@@ -1,0 +1,1 @@
+"""Running functions over batches: worker processes with time limits that hold, or inside the server."""
