@@ -13,6 +13,7 @@ from collections.abc import Coroutine, Generator
 from typing import Any, NamedTuple
 
 BETWEEN_UNITS = -1
+NO_MESSAGE = -1
 
 
 class Running(NamedTuple):
@@ -28,13 +29,13 @@ LAYOUT = struct.Struct("=dqq")
 
 
 def shared_file() -> int:
-    """A file descriptor for two Progress objects, one on each side."""
+    """A file descriptor for two Progress objects, one on each side. It says that no message has been begun."""
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("reward-worker-progress")
     else:
         with tempfile.TemporaryFile() as file:
             fd = os.dup(file.fileno())
-    os.ftruncate(fd, LAYOUT.size)
+    os.write(fd, LAYOUT.pack(0.0, NO_MESSAGE, BETWEEN_UNITS))
     return fd
 
 
@@ -43,7 +44,7 @@ class Progress:
 
     def __init__(self, fd: int) -> None:
         self._memory = mmap.mmap(fd, LAYOUT.size)
-        self._message = -1
+        self._message = NO_MESSAGE
 
     def begin(self, message: int) -> None:
         self._message = message

@@ -1,4 +1,5 @@
 import asyncio
+import itertools
 import os
 import signal
 import time
@@ -289,3 +290,18 @@ def test_a_changed_source_is_not_mixed_in(user_file: UserFile) -> None:
 def in_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def test_a_worker_that_is_slow_to_take_its_first_job_is_not_late(
+    user_file: UserFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rewards.running.jobs._messages", itertools.count())  # as in a fresh server
+
+    async def body(pool: Pool) -> None:
+        (pid,) = pool.pids
+        os.kill(pid, signal.SIGSTOP)
+        asyncio.get_running_loop().call_later(0.3, os.kill, pid, signal.SIGCONT)
+        scored = await scores(pool, ["1", "2"])
+        assert (scored.values, scored.failures) == ([1.0, 2.0], [])
+
+    with_pool(user_file(SOURCE), "number", body)
