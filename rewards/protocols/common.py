@@ -52,6 +52,7 @@ class Serving:
 
     functions: tuple[FunctionInfo, ...]
     max_batch: int
+    has_hook: bool = False
     golds: GoldSet | None = None
     end_texts: tuple[str, ...] = END_TEXTS
 

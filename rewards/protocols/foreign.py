@@ -81,12 +81,18 @@ def ask(
 ) -> Asked:
     """The request as a batch for every function of the server. Raises RequestError."""
     check_size(len(prompts), serving.max_batch)
+    if serving.has_hook:
+        refuse(422, "the post-process hook needs whole groups, which this dialect does not mark: use /v1/score")
     if whole := [f.name for f in serving.functions if f.granularity == "group"]:
         refuse(422, f"{whole[0]} scores whole groups, which this dialect does not mark: use /v1/score")
     column = needed_column(serving.functions)
     if golds is None and column is not None and prompts:
         name = next(f.name for f in serving.functions if column in f.required_columns)
         refuse(422, f"{name} needs the gold answer ({column!r}): {how_to_give_gold}")
+    if golds is not None and column is not None and None in golds:
+        name = next(f.name for f in serving.functions if column in f.required_columns)
+        index = list(golds).index(None)
+        refuse(422, f"the gold answer of sample {index} is null, and {name} needs it: {how_to_give_gold}", index)
     if golds is None and column is not None:
         golds = []
     columns = {} if golds is None else {column or DEFAULT_GOLD_COLUMN: golds}

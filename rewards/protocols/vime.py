@@ -14,7 +14,7 @@ from rewards.scoring import ScoreResult
 PATH = "/remote_rm"
 TOTAL = "score"
 KEYS = ("prompt", "response", "label")
-HOW = "the body's label is missing"
+HOW = "the body's label is missing or null (--label-key of vime and slime)"
 
 
 def parse(raw: Mapping[str, Any], serving: Serving) -> Asked:

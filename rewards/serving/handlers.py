@@ -144,6 +144,7 @@ class Handlers:
         serving = Serving(
             functions=tuple(f for f in self.engine.functions if not f.is_hook),
             max_batch=self.settings.max_batch,
+            has_hook=any(f.is_hook for f in self.engine.functions),
             golds=self.settings.golds,
             end_texts=self.settings.end_texts,
         )

@@ -248,6 +248,7 @@ def test_vime_remote_rm(servers: dict[str, RunningServer]) -> None:
     assert ask(plain, "/remote_rm?as=dict", body) == (200, {"score": 1.0, "exact_match": 1.0, "format": 0.0})
     for wrong, words in (
         ({"prompt": "a", "response": "b"}, "label is missing"),
+        ({"prompt": "a", "response": "b", "label": None}, "null (--label-key of vime and slime)"),
         ({"prompt": "a", "response": None, "label": "1"}, "response must be a string"),
         ({"prompt": 1, "response": "b", "label": "1"}, "prompt must be a string"),
     ):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from reward_server import StartServer
 
+from rewards.asking.transport import Transport
 from rewards.client import RewardError
 
 UserFile = Callable[..., str]
@@ -40,6 +41,9 @@ def test_whole_groups_are_processed_and_what_has_no_reward_is_left_out(
     assert reply.raw == [1.0, 3.0, None, 4.0]
     assert reply.rewards == [0.0, -10.0, None, 0.0]
     assert reply.components == {"f": [1.0, 3.0, None, 4.0]}
+    with pytest.raises(RewardError, match="needs whole groups") as error:
+        Transport(server.url, None, 5.0).call("POST", "/remote_rm", b'{"prompt": "p", "response": "r", "label": "r"}')
+    assert error.value.status == 422
     shapes = {f["name"]: f["shape"] for f in server.client().info()["functions"]}
     assert shapes == {"f": "trl", "post_process": "post_process"}
 
