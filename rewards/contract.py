@@ -56,7 +56,7 @@ class FunctionSpec:
             raise SpecError(f"{self.name}: shape must be one of {SHAPES}, not {self.shape!r}")
         if not isinstance(self.params, Mapping):
             raise SpecError(f"{self.name}: params must be a mapping, not {self.params!r}")
-        if not isinstance(self.only, Mapping) or any(isinstance(v, str) for v in self.only.values()):
+        if not isinstance(self.only, Mapping) or not all(isinstance(v, (list, tuple)) for v in self.only.values()):
             raise SpecError(f"{self.name}: only must map a column to a list of values, not {self.only!r}")
 
 

@@ -65,12 +65,14 @@ def combine(batch: Batch, weights: Mapping[str, float], scores: Mapping[str, Fun
     rewards: list[float | None] = [None] * len(batch)
     errors = [failure for s in scores.values() for failure in s.failures]
     left_out = failed.union(aborted, not_generated)
-    weighted = [(weights[name], s.values) for name, s in scores.items()]
+    everything = [(weights[name], s.values) for name, s in scores.items()]
+    # A function of weight 0 is there for the logs: its number is no score of a sample that nobody else scores.
+    weighted = [(weight, values) for weight, values in everything if weight] or everything
     for index in range(len(batch)):
         if index in left_out:
             continue
         parts = [weight * v for weight, values in weighted if (v := values[index]) is not None]
-        total = math.fsum(parts)
+        total = _total(parts)
         if parts and math.isfinite(total):
             rewards[index] = total
         else:
@@ -87,6 +89,13 @@ def combine(batch: Batch, weights: Mapping[str, float], scores: Mapping[str, Fun
         aborted=aborted,
         failed=not_generated,
     )
+
+
+def _total(parts: Sequence[float]) -> float:
+    try:
+        return math.fsum(parts)
+    except OverflowError:  # of a partial sum
+        return math.inf
 
 
 def input_problem(name: str, required: Iterable[str], granularity: Granularity, batch: Batch) -> Failure | None:

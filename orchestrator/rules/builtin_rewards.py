@@ -6,6 +6,7 @@ from typing import Any
 from orchestrator.findings import Finding
 from orchestrator.rules.case import Case
 from orchestrator.schema import RewardFunctionConfig
+from rewards.calling.targets import BUILTINS
 
 NEEDS: Mapping[str, tuple[str, str]] = {
     "code": ("allow_execution", "true, if code that a model wrote may run here"),
@@ -17,6 +18,7 @@ NEEDS: Mapping[str, tuple[str, str]] = {
 """Built-in -> the parameter without which it does nothing, and what to write."""
 RETURNS_DICTS = {"dapo": "score"}
 """Built-in -> the entry that is its reward."""
+RETURNS_ANYTHING = ("remote",)
 
 
 def builtin_params(case: Case) -> Iterator[Finding]:
@@ -24,13 +26,15 @@ def builtin_params(case: Case) -> Iterator[Finding]:
 
     ## What it checks
     The params of `code`, `regex`, `remote`, `reward_model` and `soft_overlong`, and the `key` of `dapo`, which returns
-    a dict.
+    a dict; no key and no foreign shape for the others.
     ## Why it matters
     The reward server would refuse to start, or the first batch would be an error.
     ## Bad
         reward.functions.0.target=code
         'reward.functions=[{name: late, target: soft_overlong, params: {cache: 2}}]'
         'reward.functions=[{name: dapo, target: dapo}]'
+        reward.functions.0.key=score
+        reward.functions.0.shape=vime_group
     ## Good
         'reward.functions=[{name: late, target: soft_overlong, params: {cache: 2, max_length: 8}}]'
         'reward.functions=[{name: dapo, target: dapo, key: score}]'
@@ -53,6 +57,20 @@ def builtin_params(case: Case) -> Iterator[Finding]:
                 problem=f"{function.target} returns a dict, and no key says which entry is the reward",
                 why="The reward server would not start.",
                 fix=f"{path}.key={key}",
+            )
+        if function.target in BUILTINS and function.target not in RETURNS_ANYTHING and function.key and not key:
+            yield Finding(
+                values={f"{path}.target": function.target, f"{path}.key": function.key},
+                problem=f"{function.target} returns numbers, and key {function.key} asks for an entry of a dict",
+                why="The reward server would not start.",
+                fix=f"{path}.key=null",
+            )
+        if function.target in BUILTINS and function.shape not in (None, "trl"):
+            yield Finding(
+                values={f"{path}.target": function.target, f"{path}.shape": function.shape},
+                problem=f"{function.target} is built in, and called as TRL's functions are",
+                why="The reward server would not start.",
+                fix=f"{path}.shape=null",
             )
 
 
@@ -78,8 +96,14 @@ def overlong_beyond_limit(case: Case) -> Iterator[Finding]:
                 values={f"reward.functions.{index}.params.max_length": most, "limits.completion_length": limit},
                 problem=f"soft_overlong punishes up to {most} tokens, and completions are cut at {limit}",
                 why="The punishment that is meant to teach shorter answers is paid in part or not at all.",
-                fix=f"reward.functions.{index}.params.max_length={limit}",
+                fix=f"reward.functions.{index}.params.max_length={limit}"
+                + (f" reward.functions.{index}.params.cache={limit // 2 or 1}" if _cache(function) > limit else ""),
             )
+
+
+def _cache(function: RewardFunctionConfig) -> int:
+    cache = function.params.get("cache")
+    return cache if isinstance(cache, int) else 0
 
 
 def reward_model_too_short(case: Case) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from orchestrator.rules.case import Case
 from orchestrator.schema import PostProcessConfig, RewardFunctionConfig
 from rewards.batch import gold_column
 from rewards.calling.shapes import CONVENTIONS
-from rewards.calling.signature import Signature
+from rewards.calling.signature import Signature, unknown_params
 
 
 def no_function(case: Case) -> Iterator[Finding]:
@@ -87,6 +87,7 @@ def function_not_found(case: Case) -> Iterator[Finding]:
         reward.functions.0.target=acuracy
         reward.functions.0.target=tests/rules/foreign_shapes.py:of_a_sample reward.functions.0.granularity=batch
         reward.post_process.target=group_nrom
+        'reward.functions=[{name: long, target: repetition_penalty, params: {max_penatly: -0.5}}]'
     ## Good
         reward.functions.0.target=exact_match
         reward.functions.0.target=tests/rules/foreign_shapes.py:of_a_sample reward.post_process.target=group_norm
@@ -136,14 +137,14 @@ def _call_problems(
                 why="The reward server would not start.",
                 fix=f"{path}.granularity={units[0]}",
             )
-    for param in function.params:
-        if not signature.takes_param(param):
-            yield Finding(
-                values={f"{path}.params": dict(function.params), "parameters": known},
-                problem=f"{name} has no parameter {param}; it has {known}",
-                why="The reward server would not start.",
-                fix=f"remove params.{param}, or correct its name",
-            )
+    for param in unknown_params(function.target, function.params, signature):
+        near = get_close_matches(param, signature.parameters, n=1)
+        yield Finding(
+            values={f"{path}.params": dict(function.params), "parameters": known},
+            problem=f"{name} has no parameter {param}; it has {known}",
+            why="The reward server would not start.",
+            fix=f"write params.{near[0]}" if near else f"remove params.{param}",
+        )
 
 
 FOREIGN_NAMES = {

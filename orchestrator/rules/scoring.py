@@ -63,18 +63,20 @@ def source_without_function(case: Case) -> Iterator[Finding]:
 
     ## What it checks
     Where functions score only some rows (`only: {column: [values]}`): that the column is in the data, and that each of
-    its values is scored by a function.
+    its values is scored by a function that has a weight.
     ## Why it matters
     A row that no function scores is an error in the middle of training.
     ## Bad
         'reward.functions=[{name: a, target: accuracy, only: {source: [gsm8k, math]}}]'
         facts: {"data": {"columns": ["prompt", "answer", "source"], "values": {"source": ["my_math"]}}}
         'reward.functions=[{name: a, target: accuracy, only: {sorce: [gsm8k]}}]'
+        'reward.functions=[{name: a, target: accuracy, only: {source: [math]}}, {name: l, target: length, weight: 0}]'
+        facts: {"data": {"columns": ["prompt", "answer", "source"], "values": {"source": ["math", "code"]}}}
     ## Good
         'reward.functions=[{name: a, target: accuracy, only: {source: [gsm8k, math]}}]'
         facts: {"data": {"columns": ["prompt", "answer", "source"], "values": {"source": ["math"]}}}
     """
-    functions, data = case.run.reward.functions, case.facts.data
+    functions, data = [f for f in case.run.reward.functions if f.weight], case.facts.data
     if isinstance(data, str) or not functions or not all(function.only for function in functions):
         columns = () if isinstance(data, str) else data.columns
     else:
@@ -101,7 +103,7 @@ def source_without_function(case: Case) -> Iterator[Finding]:
                     why="The first such row ends the run.",
                     fix=f"add {left[0]} to a function's only.{column}, or leave such rows out of the data",
                 )
-    for index, function in enumerate(functions):
+    for index, function in enumerate(case.run.reward.functions):
         for column in function.only:
             if columns and column not in columns:
                 yield Finding(

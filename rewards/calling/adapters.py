@@ -10,7 +10,7 @@ from rewards.calling.arguments import call_function
 from rewards.calling.loading import load
 from rewards.calling.logs import LogSink
 from rewards.calling.shapes import CONVENTIONS
-from rewards.calling.signature import Signature, signature_of
+from rewards.calling.signature import Signature, signature_of, unknown_params
 from rewards.calling.targets import LoadError, is_builtin, near
 from rewards.contract import Example, FunctionSpec, Granularity, Shape
 
@@ -49,7 +49,7 @@ def bind(spec: FunctionSpec) -> Bound:
     """Load what a spec names and settle how it is called. Raises LoadError."""
     function = load(spec.target)
     signature = signature_of(function, spec.params, spec.shape)
-    for unknown in [name for name in spec.params if not signature.takes_param(name)]:
+    for unknown in unknown_params(spec.target, spec.params, signature):
         raise LoadError(f"{spec.name}: {spec.target} has no parameter {unknown!r}{near(unknown, signature.parameters)}")
     if signature.shape is None:
         raise LoadError(f"{spec.name}: {spec.target} {unrecognised(signature.parameters)}")

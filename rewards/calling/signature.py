@@ -9,7 +9,7 @@ from typing import Any
 
 from rewards.calling.post_process import HOOK_INPUTS
 from rewards.calling.shapes import CONVENTIONS, recognise
-from rewards.calling.targets import LoadError, near, source_file, split_target
+from rewards.calling.targets import LoadError, is_builtin, near, source_file, split_target
 from rewards.contract import Shape
 
 INPUTS = frozenset(
@@ -69,6 +69,13 @@ class Signature:
         gets_samples = self.shape in ("vime_sample", "vime_group")
         gets_samples |= self.shape == "post_process" and self.parameters[1:2] == ("samples",)
         return gets_samples or "completion_ids" in self.parameters
+
+
+def unknown_params(target: str, params: Iterable[str], signature: Signature) -> list[str]:
+    """Params that the function has no parameter for. A built-in's **kwargs take columns, never a misspelt param."""
+    if is_builtin(target):
+        return [name for name in params if name not in signature.parameters or name in INPUTS]
+    return [name for name in params if not signature.takes_param(name)]
 
 
 def read_signature(target: str, params: Iterable[str] = (), shape: Shape | None = None) -> Signature:

@@ -3,7 +3,8 @@ from collections.abc import Callable
 import pytest
 
 from rewards.batch import Batch, plan_units
-from rewards.contract import ContractError, FunctionSpec
+from rewards.calling.targets import LoadError
+from rewards.contract import ContractError, FunctionSpec, SpecError
 from rewards.scoring import Scorer
 
 UserFile = Callable[..., str]
@@ -111,3 +112,27 @@ def test_every_live_sample_is_in_one_unit() -> None:
     assert plan_units(batch, "sample") == [(0,), (2,), (3,), (4,)]
     assert plan_units(batch, "group") == [(0, 2, 4), (3,)]
     assert plan_units(batch, "batch") == [(0, 2, 3, 4)]
+
+
+def test_a_function_without_weight_does_not_score_what_nobody_else_scores() -> None:
+    specs = [
+        FunctionSpec("right", "exact_match", only={"source": ["math"]}),
+        FunctionSpec("logged", "example_math", weight=0.0),
+    ]
+    columns = {"answer": ["1", "1"], "source": ["math", "code"]}
+    with pytest.raises(ContractError, match="no function scored sample 1"):
+        Scorer(specs).score(["", ""], ["1", "1"], columns)
+    assert Scorer(specs[1:]).score([""], ["1"], {}).rewards == [0.0]  # alone, it is all there is
+
+
+def test_a_total_beyond_a_float_is_an_error_of_its_sample() -> None:
+    specs = [FunctionSpec(name, "exact_match", weight=1.7e308) for name in ("a", "b")]
+    with pytest.raises(ContractError, match="not finite for sample 0"):
+        Scorer(specs).score([""], ["1"], {"answer": ["1"]})
+
+
+def test_a_misspelt_param_of_a_built_in_is_refused() -> None:
+    with pytest.raises(LoadError, match=r"no parameter 'max_penatly' \(did you mean max_penalty"):
+        Scorer([FunctionSpec("r", "repetition_penalty", params={"max_penatly": -0.1})])
+    with pytest.raises(SpecError, match="only must map a column to a list"):
+        FunctionSpec("a", "accuracy", only={"level": 3})  # type: ignore[dict-item]
