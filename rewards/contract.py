@@ -46,10 +46,10 @@ class FunctionSpec:
     """Data column -> values of the samples that it scores; the others it leaves alone (None). {}: all samples."""
 
     def __post_init__(self) -> None:
-        if not self.name or "/" in self.name:
+        if not isinstance(self.name, str) or not self.name or "/" in self.name:
             raise SpecError(f"a reward function needs a name without '/', not {self.name!r}")
-        if isinstance(self.weight, bool) or not isinstance(self.weight, Real) or not math.isfinite(self.weight):
-            raise SpecError(f"{self.name}: weight must be a finite number, not {self.weight!r}")
+        if isinstance(self.weight, bool) or not isinstance(self.weight, Real) or finite_number(self.weight)[1]:
+            raise SpecError(f"{self.name}: weight must be a finite number, not {short_repr(self.weight)}")
         if self.granularity is not None and self.granularity not in GRANULARITIES:
             raise SpecError(f"{self.name}: granularity must be one of {GRANULARITIES}, not {self.granularity!r}")
         if self.shape is not None and self.shape not in SHAPES:

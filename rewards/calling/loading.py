@@ -1,5 +1,6 @@
 """From a target to the function it names. This is the one place that runs user code at import."""
 
+import ast
 import hashlib
 import importlib
 import importlib.util
@@ -71,6 +72,7 @@ def _load_file(path: Path) -> ModuleType:
         raise LoadError(f"{path} cannot be loaded as Python")
     module = importlib.util.module_from_spec(spec)
     _append_path(str(path.parent))
+    _refuse_other_siblings(path)
     offer_sample_class()
     sys.modules[name] = module  # before it runs: dataclasses and typing look the module up there
     try:
@@ -79,6 +81,37 @@ def _load_file(path: Path) -> ModuleType:
         del sys.modules[name]
         raise _import_failed(str(path), error) from error
     return module
+
+
+def _refuse_other_siblings(path: Path) -> None:
+    """Raises LoadError where the file imports a module that lies beside it, and would get another one of that name.
+
+    Two reward files may each have a `helpers.py`, and an installed package may be called `utils`: the first on the path
+    wins, and the function would score with the other's code. The standard library wins on purpose.
+    """
+    try:
+        tree = ast.parse(path.read_bytes(), filename=str(path))
+    except (SyntaxError, ValueError):
+        return  # running it says so, with the line
+    for name in sorted(_imported(tree) - sys.stdlib_module_names):
+        own = [sibling for sibling in (path.with_name(f"{name}.py"), path.with_name(name)) if sibling.exists()]
+        spec = importlib.util.find_spec(name) if own and name not in sys.modules else None
+        module = sys.modules.get(name)
+        there = getattr(module, "__file__", None) or (spec.origin if spec else None)
+        if own and there and not Path(there).resolve().is_relative_to(path.parent.resolve()):
+            raise LoadError(
+                f"{path} imports {name}, which would be {there} and not {own[0]}: rename the file beside it"
+            )
+
+
+def _imported(tree: ast.Module) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names.add(node.module.partition(".")[0])
+    return names
 
 
 def _import_failed(where: str, error: BaseException) -> LoadError:

@@ -120,8 +120,8 @@ def _dialect_flags(p: argparse._ArgumentGroup) -> None:
 
 def read_settings(args: argparse.Namespace) -> Settings:
     """Raises StartError."""
-    if args.max_batch < 1 or not args.max_body_mb > 0:
-        raise StartError("--max-batch and --max-body-mb must be above 0")
+    if args.max_batch < 1 or not 0 < args.max_body_mb < float("inf"):
+        raise StartError("--max-batch and --max-body-mb must be numbers above 0")
     queue = max(LEAST_QUEUE, args.max_batch) if args.max_queue is None else args.max_queue
     if queue < args.max_batch:
         raise StartError(f"--max-queue {queue} is below --max-batch {args.max_batch}: such a batch never fits")
@@ -188,7 +188,9 @@ def parse_hook(text: str | None) -> FunctionSpec | None:
         raw: dict[str, Any] = json.loads(text) if text.lstrip().startswith("{") else {"target": text}
         if unknown := sorted(set(raw) - {"target", "params"}):
             raise StartError(f"--post-process {text}: unknown keys {unknown}; it has target and params")
-        spec = hook_spec(raw.get("target") or "", raw.get("params"))
+        if not isinstance(raw.get("target"), str) or not raw["target"]:
+            raise StartError(f"--post-process {text}: target must be a text such as group_norm or file.py:name")
+        spec = hook_spec(raw["target"], raw.get("params"))
         source_file(split_target(spec.target)[0])
     except json.JSONDecodeError as error:
         raise StartError(f"--post-process {text}: not valid JSON: {error}") from error

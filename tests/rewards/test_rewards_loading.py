@@ -30,11 +30,12 @@ class Judge: pass
 """
 
 
-@pytest.mark.parametrize("name", ["plain", "slow", "parametrised"])
-def test_ast_and_inspect_agree_on_user_files(user_file: UserFile, name: str) -> None:
+def test_ast_and_inspect_agree_on_user_files(user_file: UserFile) -> None:
     user_file("def helped(completions, truth): return []", "helper.py")
-    target = f"{user_file(SOURCE)}:{name}"
-    assert read_signature(target, ["threshold"]) == signature_of(load(target), ["threshold"])
+    path = user_file(SOURCE)
+    for name in ("plain", "slow", "parametrised"):
+        target = f"{path}:{name}"
+        assert read_signature(target, ["threshold"]) == signature_of(load(target), ["threshold"])
 
 
 def test_columns_of_a_signature(user_file: UserFile) -> None:
@@ -142,3 +143,22 @@ def test_loading_is_light() -> None:
     env = {"PYTHONPATH": str(Path(__file__).parents[2])}
     out = subprocess.run([sys.executable, "-P", "-c", code], env=env, capture_output=True, text=True)
     assert out.stdout.strip() == "[]", out.stderr
+
+
+def test_a_helper_of_the_same_name_in_another_folder_is_refused(tmp_path: Path) -> None:
+    for folder, bonus in (("a", 1.0), ("b", 2.0)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"helpers_{tmp_path.name}.py").write_text(f"BONUS = {bonus}\n")
+        (tmp_path / folder / "mine.py").write_text(
+            f"from helpers_{tmp_path.name} import BONUS\ndef f(completions): return [BONUS] * len(completions)\n"
+        )
+    assert load(f"{tmp_path}/a/mine.py:f")(["x"]) == [1.0]
+    with pytest.raises(LoadError, match=r"b/mine.py imports helpers_\w+, which would be .*/a/helpers_"):
+        load(f"{tmp_path}/b/mine.py:f")
+
+
+def test_an_installed_package_does_not_take_the_place_of_a_file_beside(tmp_path: Path) -> None:
+    (tmp_path / "packaging.py").write_text("")
+    (tmp_path / "mine.py").write_text("import packaging\ndef f(completions): return [1.0]\n")
+    with pytest.raises(LoadError, match=r"imports packaging, which would be .*: rename the file beside it"):
+        load(f"{tmp_path}/mine.py:f")

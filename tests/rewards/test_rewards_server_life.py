@@ -1,5 +1,7 @@
 import json
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -7,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import requests
-from reward_server import StartServer
+from reward_server import StartServer, server_env
 
 from rewards.client import RewardClient, RewardError
 
@@ -120,3 +122,18 @@ def test_client_says_when_nobody_is_there() -> None:
         client.info()
     assert time.monotonic() - began < 2.0
     assert not client.health()
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--function", '{"target": "accuracy", "name": 5}'], "needs a name"),
+        (["--function", '{"target": "accuracy", "weight": 1' + "0" * 400 + "}"], "weight must be a finite number"),
+        (["--function", "exact_match", "--max-body-mb", "inf"], "must be numbers above 0"),
+        (["--function", "exact_match", "--post-process", '{"target": 5}'], "target must be a text"),
+    ],
+)
+def test_flags_that_cannot_be_meant_are_named(flags: list[str], words: str) -> None:
+    argv = [sys.executable, "-P", "-m", "rewards.server", "--port", "0", *flags]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, env=server_env())
+    assert (done.returncode, words in done.stderr, "Traceback" in done.stderr) == (3, True, False), done.stderr
