@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rewards.batch import Text
-from rewards.functions.text import text_of
+from rewards.functions.text import conversation_of, text_of
 
 TEMPLATES = ("auto", "chat", "text", "pair")
 TOO_LONG = ("error", "truncate_left")
@@ -100,9 +100,9 @@ class Classifier:
             text = self._chat(sample, prompt, completion)
             encoded = self.tokenizer(text, add_special_tokens=False, **cut)
         elif template == "pair":
-            encoded = self.tokenizer(text_of(prompt), text_of(completion), **cut)
+            encoded = self.tokenizer(conversation_of(prompt), text_of(completion), **cut)
         else:
-            encoded = self.tokenizer(text_of(prompt) + text_of(completion), **cut)
+            encoded = self.tokenizer(conversation_of(prompt) + text_of(completion), **cut)
         length = len(encoded["input_ids"])
         if not 0 < length <= self.limit:
             room = f"at most {self.limit} fit (params.max_length, too_long)" if length else "there is nothing to score"

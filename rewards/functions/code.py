@@ -1,17 +1,29 @@
 """Runs the Python program of a completion against the row's tests, in a sandbox (rewards.sandbox says how strong).
 
-`tests` is Python source (each top-level statement that asserts, and each `test_` function, is a test; with a column
-`entry_point`, HumanEval's `check(candidate)` is one), a list of assert strings (MBPP), or a list of
-{"input": ..., "output": ...} for a script's stdin and stdout (LiveCodeBench), also as JSON, also APPS's
-{"inputs": [...], "outputs": [...]}. Source and asserts run in a process of their own, which the program cannot reach:
-it is handed arguments and gives back plain data (numbers, strings, bytes, lists, tuples, dicts, sets, Decimal,
-Fraction). Objects of its own classes stay with it; the tests may call them, read their attributes and iterate, but
-such an object equals no plain value and has no arithmetic.
+`tests` is one of these, also as JSON:
+
+- Python source. A top-level statement that asserts, a `test_` function, a test of a `TestCase` and, with the column
+  `entry_point`, HumanEval's `check(candidate)` is one test each. Names that the tests do not bind are the program's,
+  also a helper that a prompt defines and the tests call (HumanEval 32 and 38): a program may redefine it. Repeat it in
+  the tests to prevent that.
+- A list of assert strings (MBPP).
+- A list of {"input": ..., "output": ...}: a script's stdin and stdout; with "testtype": "functional", a call of
+  `entry_point` (LiveCodeBench, its private tests unpacked).
+- {"inputs": [...], "outputs": [...]} of texts or lists of lines, or with "fn_name" of arguments and results (APPS).
+
+Source and asserts run in a process of their own, which the program cannot reach. Arguments and results are copies of
+plain data: numbers, strings, bytes, dates, what `builtins` and `collections` have for containers, NumPy's arrays. What
+else the program makes stays with it, and the tests ask for it over there: calls, attributes, iteration, operators,
+`with`, `in`, truth, its exceptions. An object of a class of its own equals no plain value, and arithmetic with plain
+data gives no plain value. Tests that hand over an object of another class, or derive a class from one of the
+program's, are a ValueError; a program that failed where the tests did with its objects what cannot be done from
+outside gets its 0.0, and a warning says so (once for each kind).
 
 Range: 0.0 or 1.0 (all tests passed); with `partial` the share that passed, 0.0 to 1.0.
 Source: functional correctness as in HumanEval (arXiv 2107.03374) and APPS (arXiv 2105.09938).
 """
 
+import logging
 import math
 import threading
 import time
@@ -52,6 +64,8 @@ LEAST_MEMORY_MB = 128  # the interpreter takes about 40 of it
 FILE_BYTES = 16 << 20
 SPARE_OUTPUT = 1 << 16  # bytes printed beyond the expected output, after which it cannot be right
 
+_log = logging.getLogger(__name__)
+_noted: set[str] = set()
 _sandboxes: dict[bool, Sandbox] = {}
 _starting = threading.Lock()
 
@@ -104,7 +118,7 @@ def code(
         if gold is None:
             scores.append(None)
             continue
-        parsed, source = read_tests(gold), program(text_of(completion)).encode(errors="replace")
+        parsed, source = read_tests(gold, point), program(text_of(completion)).encode(errors="replace")
         sandbox = _sandbox(memory_mb, site_packages=site_packages)
         if isinstance(parsed, Asserts):
             share = _asserts(sandbox, source, {**task, "source": parsed.source, "entry_point": point}, limits)
@@ -119,6 +133,9 @@ def _asserts(sandbox: Sandbox, source: bytes, task: dict[str, Any], limits: Limi
     verdict = sandbox.run_tests(source, task, limits)
     if verdict.bad is not None:
         raise ValueError(verdict.bad)
+    for note in set(verdict.notes) - _noted:
+        _noted.add(note)
+        _log.warning("a program failed, perhaps not by its own fault: %s (said once)", note)
     return verdict.passed / verdict.total
 
 

@@ -66,8 +66,11 @@ class Asserts:
     source: str | list[str]
 
 
-def read_tests(tests: object) -> list[Exchange] | Asserts:
-    """What a row's tests mean. Raises ValueError for anything else, and for no tests."""
+def read_tests(tests: object, entry_point: str | None = None) -> list[Exchange] | Asserts:
+    """What a row's tests mean. `entry_point` is what LiveCodeBench's functional tests call.
+
+    Raises ValueError for anything else, and for no tests.
+    """
     if isinstance(tests, str) and tests.lstrip()[:1] in ("[", "{"):
         try:
             tests = json.loads(tests)
@@ -75,6 +78,8 @@ def read_tests(tests: object) -> list[Exchange] | Asserts:
             pass  # Python that begins with a bracket
     if isinstance(tests, dict):
         return _apps(tests)
+    if isinstance(tests, list) and tests and entry_point is not None and all(map(_is_call, tests)):
+        return _calls(entry_point.rpartition(".")[2], [_parsed_call(test) for test in tests], unwrap=False)
     if isinstance(tests, str) and tests.strip():
         return Asserts(tests)
     if isinstance(tests, list) and tests:
@@ -88,18 +93,70 @@ def read_tests(tests: object) -> list[Exchange] | Asserts:
     )
 
 
-def _apps(tests: dict[str, Any]) -> list[Exchange]:
-    """{"inputs": [...], "outputs": [...]}, as APPS has it."""
+def _apps(tests: dict[str, Any]) -> list[Exchange] | Asserts:
+    """{"inputs": [...], "outputs": [...]}, with "fn_name" for calls, as APPS has it."""
     inputs, outputs = tests.get("inputs"), tests.get("outputs")
     if not isinstance(inputs, list) or not isinstance(outputs, list) or len(inputs) != len(outputs) or not inputs:
         raise ValueError(f"the tests {short_repr(tests)} have no `inputs` and `outputs` of one length")
+    pairs = zip(inputs, outputs, strict=True)
     if tests.get("fn_name"):
-        raise ValueError(f"tests that call fn_name ({tests['fn_name']}) are not known here; write them as asserts")
-    return [_exchange({"input": i, "output": o}) for i, o in zip(inputs, outputs, strict=True)]
+        return _calls(tests["fn_name"], [(i if isinstance(i, list) else [i], o) for i, o in pairs], unwrap=True)
+    return [_exchange({"input": _joined(i), "output": _joined(o)}) for i, o in pairs]
+
+
+def _joined(lines: object) -> object:
+    """APPS has some texts as lists of lines."""
+    return "\n".join(lines) if isinstance(lines, list) and all(isinstance(line, str) for line in lines) else lines
 
 
 def _exchange(test: dict[str, Any]) -> Exchange:
     given, expected = test.get("input"), test.get("output")
+    if _is_call(test):
+        raise ValueError(f"the test {short_repr(test)} calls a function, but the row has no `entry_point` to name it")
     if test.get("testtype", "stdin") != "stdin" or not isinstance(given, str) or not isinstance(expected, str):
         raise ValueError(f"the test {short_repr(test)} has no `input` and `output` strings for stdin and stdout")
     return Exchange(given, expected)
+
+
+# As the data sets' own harnesses do: a method of `Solution` where there is one; tuples are lists.
+CALL = """
+import json
+def _called(*arguments):
+    try:
+        function = Solution().{name}
+    except NameError:
+        function = {name}
+    return _listed(function(*arguments))
+
+def _listed(value):
+    return [_listed(item) for item in value] if isinstance(value, (list, tuple)) else value
+"""
+
+
+def _is_call(test: object) -> bool:
+    """LiveCodeBench marks them so."""
+    return isinstance(test, dict) and test.get("testtype") == "functional"
+
+
+def _parsed_call(test: dict[str, Any]) -> tuple[list[Any], Any]:
+    """One argument per line of the input, as JSON; so is the output."""
+    try:
+        lines = [line for line in test["input"].splitlines() if line.strip()]
+        return [json.loads(line) for line in lines], json.loads(test["output"])
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"the test {short_repr(test)} is no call with JSON per line: {error}") from None
+
+
+def _calls(name: object, calls: list[tuple[list[Any], Any]], *, unwrap: bool) -> Asserts:
+    """Asserts that call a function; with `unwrap` an expected [x] also allows x, as APPS has it."""
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ValueError(f"the function that the tests call must be a name, not {short_repr(name)}")
+    lines = [CALL.format(name=name)]
+    for arguments, expected in calls:
+        allowed = [expected, *(expected if unwrap and isinstance(expected, list) and len(expected) == 1 else [])]
+        lines.append(f"assert _called(*{_literal(arguments)}) in {_literal(allowed)}")
+    return Asserts("\n".join(lines))
+
+
+def _literal(value: list[Any]) -> str:
+    return f"json.loads({json.dumps(value)!r})"  # not repr(): there is no literal for an infinite number

@@ -1,8 +1,9 @@
 r"""DAPO's score for mathematics: +1 for the right answer on the last `Answer:` line, -1 for anything else.
 
-Only the last 300 characters are looked at. Answer and gold are compared as texts after the usual clean-up of LaTeX
-(what follows the last `=`; no `\text`, `\left`, spaces, dollar signs, units), and as numbers where both are plain
-numbers: the gold need not be one. It returns dicts: the recipe needs `key: score`; `acc` is logged beside it.
+Only the last 300 characters are looked at. Answer and gold are compared as texts after the usual clean-up of LaTeX (no
+`x =` before the value; no `\text`, `\left`, spaces, dollar and percent signs, units), and as numbers where both are
+plain numbers: the gold need not be one. 18\% is 18, not 0.18. It returns dicts: the recipe needs `key: score`; `acc` is
+logged beside it.
 
 Range: score -1.0 or 1.0, acc 0.0 or 1.0.
 Source: DAPO (arXiv 2503.14476), equation 7, with the answer line and the 300 characters of verl's `math_dapo`; the
@@ -16,11 +17,13 @@ from typing import Any
 
 from rewards.batch import Text
 from rewards.contract import Example, short_repr
-from rewards.functions.text import gold_text, last_boxed, text_of
+from rewards.functions.math_text import uniform
+from rewards.functions.text import gold_text, last_boxed, text_of, without_styles
 
 LOOKED_AT = 300  # characters from the end
 ANSWER_LINE = re.compile(r"answer\W{0,4}?:\s*([^\n]+)", re.IGNORECASE)
-WRAPPED = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|overline)\{([^{}]*)\}")
+NAME = re.compile(r"[\s$\\(\[]*[A-Za-z]+(?:_\{?\w+\}?)?(?:\([A-Za-z]\))?\s*")
+RELATION = re.compile(r"[<>!≤≥≠]|\\(?:le|ge|ne|lt|gt)q?\b")
 SHORT_FRACTION = re.compile(r"\\frac(\w)(\w)")
 SHORT_ROOT = re.compile(r"\\sqrt(\w)")
 FILLER_WORD = re.compile(
@@ -28,7 +31,7 @@ FILLER_WORD = re.compile(
     r"\b(?:square|cubic|units?|dollars|cents|degrees|inches|feet|miles|meters|metres|cm|km|mph|pounds|grams|seconds|"
     r"minutes|hours|days|points|ways|integers|digits|students|edges)\b"
 )
-FILLER = re.compile(r"\\left\b|\\right\b|\\[!,;: $]|\^\{?\\circ\}?|[\s$*]")
+FILLER = re.compile(r"\\left\b|\\right\b|\\[!,;: $%()\[\]]|\^\{?\\circ\s*\}?|</?answer>|[\s$*]")
 THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
 NUMBER = re.compile(r"[+-]?\d*\.?\d+")
 
@@ -62,11 +65,19 @@ def _scored(completion: str, gold: object) -> dict[str, float]:
 def clean(answer: str) -> str:
     """An answer without what does not change its value."""
     boxed = last_boxed(answer)
-    text = (answer if boxed is None else boxed).rpartition("=")[2]
-    text = WRAPPED.sub(r"\1", text).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac")
+    text = uniform(_value(answer if boxed is None else boxed))
+    text = without_styles(text).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac")
     text = FILLER.sub("", FILLER_WORD.sub("", text)).rstrip(".")
     text = SHORT_ROOT.sub(r"\\sqrt{\1}", SHORT_FRACTION.sub(r"\\frac{\1}{\2}", text))
     return text.replace(",", "") if THOUSANDS.fullmatch(text) else text
+
+
+def _value(text: str) -> str:
+    """What follows the last `=` of `name = value`; all of a relation, of several equations, and of anything else."""
+    name, equals, value = text.partition("=")
+    if not equals or not NAME.fullmatch(name) or RELATION.search(text) or ("=" in value and "," in value):
+        return text
+    return value.rpartition("=")[2]
 
 
 def _same(one: str, other: str) -> bool:

@@ -1,5 +1,7 @@
 """1.0 when the completion is `<think>...</think>`, white space, `<answer>...</answer>` and nothing else.
 
+Each of the four tags stands exactly once, and neither pair is empty: a completion that holds nothing has no form.
+
 Range: 0.0 or 1.0.
 Source: the format reward of DeepSeek-R1 (arXiv 2501.12948, section 2.2.2). Another form: `regex` with `fullmatch`.
 """
@@ -12,9 +14,8 @@ from rewards.batch import Text
 from rewards.contract import Example
 from rewards.functions.text import text_of
 
-BETWEEN = re.compile(r"</think>\s*<answer>")
-# One pattern for the whole, `<think>.*?</think>\s*<answer>.*?</answer>`, takes quadratic time on a text that repeats
-# `</think><answer>`; its two ends and this middle take linear time.
+TAGS = ("<think>", "</think>", "<answer>", "</answer>")
+FORM = re.compile(r"<think>(?!\s*</think>).*?</think>\s*<answer>(?!\s*</answer>).*?</answer>", re.DOTALL)
 
 PER_SAMPLE = True
 INLINE = True
@@ -31,4 +32,5 @@ def format(prompts: Sequence[Text], completions: Sequence[Text], **kwargs: Any) 
 
 def has_form(text: str) -> bool:
     """Whether a stripped text has the form."""
-    return text.startswith("<think>") and text.endswith("</answer>") and BETWEEN.search(text) is not None
+    # The count comes first: with one of each tag the pattern takes linear time.
+    return all(text.count(tag) == 1 for tag in TAGS) and FORM.fullmatch(text) is not None

@@ -2,7 +2,8 @@
 
 The JSON is all that follows the thinking (`</think>`), or else the last fenced block marked json in it. The schema is
 `params.schema`, or each row's column `schema`: an object, or the text of one. `$ref` reaches only into the schema
-itself: nothing is fetched. A schema's `pattern` can take exponential time, so this runs in a worker with a time limit.
+itself: nothing is fetched. `format` (date, email, ...) is an annotation, as the standard has it, and is not enforced:
+use `pattern`. A schema's `pattern` can take exponential time, so this runs in a worker with a time limit.
 
 Range: 0.0 or 1.0.
 Source: JSON Schema, by the library jsonschema; without a `$schema` it is read as draft 2020-12.
@@ -23,7 +24,7 @@ from rewards.batch import Text
 from rewards.contract import Example, PrepareError, short_repr
 from rewards.functions.text import after_thinking, text_of
 
-FENCED = re.compile(r"^```json[ \t]*\n(.*?)^```", re.DOTALL | re.MULTILINE | re.IGNORECASE)
+FENCED = re.compile(r"^[ \t]*```[ \t]*json[ \t]*\r?\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE | re.IGNORECASE)
 NOT_JSON = object()
 
 PER_SAMPLE = True

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rewards.batch import Text
-from rewards.contract import Example
+from rewards.contract import Example, PrepareError
 from rewards.functions.text import text_of
 
 UNITS = ("tokens", "characters", "words")
@@ -26,6 +26,14 @@ SELF_TEST = (
 )
 
 
+def prepare(*, unit: str = "tokens", min_length: int = 0, max_length: int | None = None) -> None:
+    """Raises PrepareError for a unit or bounds that cannot be meant."""
+    try:
+        _check(unit, min_length, max_length)
+    except ValueError as error:
+        raise PrepareError(str(error)) from error
+
+
 def length(
     prompts: Sequence[Text],
     completions: Sequence[Text],
@@ -37,11 +45,21 @@ def length(
     **kwargs: Any,
 ) -> list[float | None]:
     """0.0 to 1.0. Without max_length there is no upper bound. Raises ValueError for bounds that bound nothing."""
-    if min_length < 0 or (max_length is not None and max_length < max(min_length, 1)):
-        raise ValueError(f"length needs 0 <= min_length <= max_length, not {min_length!r} and {max_length!r}")
-    if not min_length and max_length is None:
-        raise ValueError("length needs params.min_length or params.max_length: without them every completion gets 1.0")
+    _check(unit, min_length, max_length)
     return [_score(n, min_length, max_length) for n in _lengths(completions, completion_ids, unit)]
+
+
+def _check(unit: object, low: object, high: object) -> None:
+    if unit not in UNITS:
+        raise ValueError(f"params.unit must be one of {UNITS}, not {unit!r}")
+    if type(low) is not int or low < 0:
+        raise ValueError(f"params.min_length must be a whole number from 0, not {low!r}")
+    if high is None and not low:
+        raise ValueError("length needs params.min_length or params.max_length: without them every completion gets 1.0")
+    if high is not None and (type(high) is not int or high < max(low, 1)):
+        raise ValueError(
+            f"params.max_length must be a whole number from max(min_length, 1) = {max(low, 1)}, not {high!r}"
+        )
 
 
 def _lengths(completions: Sequence[Text], ids: Sequence[Sequence[int]] | None, unit: str) -> list[int]:
@@ -49,8 +67,6 @@ def _lengths(completions: Sequence[Text], ids: Sequence[Sequence[int]] | None, u
         return [len(text_of(completion)) for completion in completions]
     if unit == "words":
         return [len(text_of(completion).split()) for completion in completions]
-    if unit != "tokens":
-        raise ValueError(f"params.unit must be one of {UNITS}, not {unit!r}")
     if ids is None:
         raise ValueError("unit 'tokens' needs the column completion_ids, which is not there; use characters or words")
     return [len(one) for one in ids]

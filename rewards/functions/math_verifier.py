@@ -4,9 +4,9 @@ The form is `<think>...</think><answer>...</answer>`, with each opening tag once
 Align-Anything's code: nothing may stand before, between or after the tags; the answer counts without the form too; in
 it only a `\boxed{}` or a phrase such as "The answer is $2$" is found, a bare `$2$` is not; and **a gold answer that
 cannot be parsed makes every tagged answer right**. `mode: intended` does what its README says: white space around the
-tags is allowed, the answer counts only in the right form, bare `$2$` and plain `2` are answers (as in `accuracy`), and
-a gold answer that cannot be parsed is an error. math-verify's time limits are off; the worker that calls us holds the
-limit.
+tags is allowed, the answer counts only in the right form (that of `format`), and answer and gold are compared as in
+`accuracy`: bare `$2$` and plain `2` are answers, and a gold answer that is no expression is compared as a text.
+math-verify's time limits are off; the worker that calls us holds the limit.
 
 Range: 0.0, 0.5, 1.0 or 1.5; intended: 0.0, 0.5 or 1.5.
 Source: the reward of this name of Align-Anything's remote reward server.
@@ -20,7 +20,7 @@ from latex2sympy2_extended import NormalizationConfig  # type: ignore[import-unt
 from math_verify import LatexExtractionConfig, parse, verify
 
 from rewards.batch import Text
-from rewards.contract import Example, short_repr
+from rewards.contract import Example, PrepareError, short_repr
 from rewards.functions.accuracy import equal
 from rewards.functions.format import has_form
 from rewards.functions.text import gold_text, last_tagged, text_of
@@ -43,17 +43,29 @@ SELF_TEST = (
 )
 
 
+def prepare(*, mode: str = "strict") -> None:
+    """Raises PrepareError for an unknown mode."""
+    try:
+        _check(mode)
+    except ValueError as error:
+        raise PrepareError(str(error)) from error
+
+
 def math_verifier(
     prompts: Sequence[Text], completions: Sequence[Text], answer: Sequence[Any], *, mode: str = "strict", **kwargs: Any
 ) -> list[float | None]:
-    """0.0 to 1.5; None where `answer` is null. Raises ValueError for a blank gold, and as `mode` says."""
-    if mode not in MODES:
-        raise ValueError(f"params.mode must be one of {MODES}, not {mode!r}")
+    """0.0 to 1.5; None where `answer` is null. Raises ValueError for a blank gold, or an unknown mode."""
+    _check(mode)
     score = _strict if mode == "strict" else _intended
     return [
         None if gold is None else score(text_of(completion), _gold_text(gold))
         for completion, gold in zip(completions, answer, strict=True)
     ]
+
+
+def _check(mode: object) -> None:
+    if mode not in MODES:
+        raise ValueError(f"params.mode must be one of {MODES}, not {mode!r}")
 
 
 def _gold_text(gold: object) -> str:
@@ -69,8 +81,7 @@ def _tagged_once(text: str) -> bool:
 
 def _intended(completion: str, gold: str) -> float:
     right = equal(gold, (last_tagged(completion) or "").strip(), alone=True)  # first: a bad gold is always an error
-    formed = _tagged_once(completion) and has_form(completion.strip())
-    return (0.5 + right) if formed else 0.0
+    return (0.5 + right) if has_form(completion.strip()) else 0.0
 
 
 def _strict(completion: str, gold: str) -> float:

@@ -3,7 +3,9 @@
 `metadata` is a dict or JSON text, and names the data set (`source_dataset`). The answer is the last
 <answer>...</answer> after the thinking, or all that follows the thinking. An answer that their scorer cannot read
 scores 0.0. An entry whose own answer does not score 1.0 is an error: storage changed it, or it was made with other
-settings than the defaults.
+settings than the defaults. So is an entry whose scorer gives an absurd answer 1.0 (`game_of_life_halting`): such a
+data set teaches nothing, so leave it out. Partial credit is theirs too: `coin_flip` gives some for the first digits of
+a wrong probability, and 1.0 within 0.0001 of the right one.
 
 Some of their scorers run the model's answer as Python. Here they only see answers that are plain literals or
 arithmetic; others score 0.0 without being run.
@@ -41,6 +43,8 @@ NAME = re.compile(r"[^\W\d]\w*")
 ARITHMETIC = re.compile(r"[\w\s+\-*/^(),.=!]*")
 ATTRIBUTE = re.compile(r"\.\s*[^\W\d]|__")
 LONGEST_NAME = 2  # of a variable: x, or x1; no name of Python or SymPy that is so short does harm
+
+ABSURD = "no answer at all: qqq"
 
 PER_SAMPLE = True
 ENTRY = {
@@ -148,6 +152,10 @@ def _sound_entry(name: str, frozen: str) -> dict[str, Any]:
     """
     entry: dict[str, Any] = json.loads(frozen)
     scorer, gold, metadata = _scorer(name), entry["answer"], entry["metadata"]
+    if _pays_anything(name, entry):
+        raise ValueError(
+            f"reasoning_gym's scorer of {name} gives 1 to any answer, such as {ABSURD!r}: leave this data set out"
+        )
     if gold is None:  # any right answer counts, and there is none to try
         if missing := _missing(name, metadata):
             raise ValueError(f"the metadata of an entry of {name} lacks {missing} (it has {sorted(metadata)})")
@@ -167,6 +175,15 @@ def _sound_entry(name: str, frozen: str) -> dict[str, Any]:
     raise ValueError(
         f"an entry of {name}: its answer {short_repr(gold)} must score 1 by their scorer, which {scores[0]}: {why}"
     )
+
+
+def _pays_anything(name: str, entry: dict[str, Any]) -> bool:
+    if entry["answer"] == ABSURD or not may_be_read(name, ABSURD, entry):
+        return False
+    try:
+        return float(_scorer(name)(ABSURD, entry)) == 1.0
+    except Exception:  # it cannot read the absurd answer, so it does not pay for it
+        return False
 
 
 def _missing(name: str, metadata: Mapping[str, Any]) -> list[str]:

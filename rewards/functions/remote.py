@@ -15,16 +15,17 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any
 
-import requests
-
 from rewards.asking.dialects import DIALECTS, Dialect
+from rewards.asking.exchange import Exchange, NoAnswerError
 from rewards.asking.forwarding import GATEWAY, Forwarder, address
-from rewards.asking.score_reply import RewardError
-from rewards.asking.transport import HTTP_OK, is_loopback
+from rewards.asking.refusal import shown
+from rewards.asking.score_reply import RewardError, parse_functions
+from rewards.asking.transport import HTTP_OK
 from rewards.batch import Batch, Text
 from rewards.calling.targets import near
 from rewards.client import RewardClient
 from rewards.contract import PrepareError
+from rewards.printing import printable
 
 CONNECTIONS = 64
 """Requests at once to a server that takes one sample in each."""
@@ -54,7 +55,7 @@ def prepare(
         time.sleep(0.1)
         problem = _unreachable(root, chosen)
     if problem:
-        raise PrepareError(f"{problem}; start that server first, or correct params.url ({url})")
+        raise PrepareError(f"{printable(problem)}; start that server first, or correct params.url ({url})")
     if chosen.name == "native":
         _check_functions(root, token, functions or ())
 
@@ -178,22 +179,23 @@ def _token(token_env: str | None) -> str | None:
 
 def _unreachable(root: str, dialect: Dialect) -> str | None:
     """Why nobody can be asked at `root` now, or None. Foreign servers have no health route: any answer will do."""
-    with requests.Session() as session:
-        session.trust_env = not is_loopback(root)
-        try:
-            reply = session.get(root + "/health", timeout=REACHABLE_WITHIN_S, allow_redirects=False)
-        except requests.RequestException as error:
-            return f"{root} does not answer: {error}"
-    if dialect.name == "native" and reply.status_code != HTTP_OK:
-        return f"{root}/health answered {reply.status_code}, not 200: {reply.text[:200]}"
-    return f"a gateway answers {reply.status_code} for {root}" if reply.status_code in GATEWAY else None
+    exchange = Exchange(root, None)
+    try:
+        reply = exchange.ask("GET", root + "/health", None, REACHABLE_WITHIN_S)
+    except NoAnswerError as error:
+        return f"{root} does not answer: {error}"
+    finally:
+        exchange.close()
+    if dialect.name == "native" and reply.status != HTTP_OK:
+        return f"{root}/health answered {reply.status}, not 200: {shown(reply.body)}"
+    return f"a gateway answers {reply.status} for {root}" if reply.status in GATEWAY else None
 
 
 def _check_functions(root: str, token: str | None, functions: Sequence[str]) -> None:
     client = RewardClient(root, token, REACHABLE_WITHIN_S)
     try:
-        known = [f["name"] for f in client.info()["functions"]]
-    except (RewardError, KeyError, TypeError) as error:
+        known = [function.name for function in parse_functions(client.info())]
+    except RewardError as error:
         raise PrepareError(f"{root}/info: {error}: is this a reward server of ours?") from error
     finally:
         client.close()

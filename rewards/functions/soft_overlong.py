@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rewards.batch import Text
-from rewards.contract import Example
+from rewards.contract import Example, PrepareError
 
 PER_SAMPLE = True
 INLINE = True
@@ -21,6 +21,14 @@ SELF_TEST = (
     Example(completion="short", columns={"completion_ids": [1, 2]}, params=_LIMITS, score=0.0),
     Example(completion="too long", columns={"completion_ids": [1, 2, 3, 4, 5]}, params=_LIMITS, score=-1.0),
 )
+
+
+def prepare(*, max_length: int | None = None, cache: int | None = None) -> None:
+    """Raises PrepareError for limits that cannot be meant, or for none."""
+    try:
+        _limits(max_length, cache)
+    except ValueError as error:
+        raise PrepareError(str(error)) from error
 
 
 def soft_overlong(
@@ -33,9 +41,14 @@ def soft_overlong(
     **kwargs: Any,
 ) -> list[float | None]:
     """-1.0 to 0.0. Raises ValueError unless 0 < cache <= max_length (both in tokens)."""
-    if max_length is None or cache is None or not 0 < cache <= max_length:
+    limit, room = _limits(max_length, cache)
+    return [max(-1.0, min(0.0, (limit - room - len(ids)) / room)) for ids in completion_ids]
+
+
+def _limits(max_length: object, cache: object) -> tuple[int, int]:
+    if type(max_length) is not int or type(cache) is not int or not 0 < cache <= max_length:
         raise ValueError(
-            f"soft_overlong needs params.max_length and params.cache (tokens) with 0 < cache <= max_length, "
-            f"not max_length={max_length!r} and cache={cache!r}"
+            f"soft_overlong needs params.max_length and params.cache, whole numbers of tokens with "
+            f"0 < cache <= max_length, not max_length={max_length!r} and cache={cache!r}"
         )
-    return [max(-1.0, min(0.0, (max_length - cache - len(ids)) / cache)) for ids in completion_ids]
+    return max_length, cache

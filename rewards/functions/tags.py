@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rewards.batch import Text
-from rewards.contract import Example
+from rewards.contract import Example, PrepareError
 from rewards.functions.text import text_of
 
 PER_SAMPLE = True
@@ -23,16 +23,32 @@ SELF_TEST = (
 )
 
 
+def prepare(*, tags: Sequence[str] = ("think", "answer")) -> None:
+    """Raises PrepareError for tags that are no list of different names."""
+    try:
+        _check(tags)
+    except ValueError as error:
+        raise PrepareError(str(error)) from error
+
+
 def tags(
     prompts: Sequence[Text], completions: Sequence[Text], *, tags: Sequence[str] = ("think", "answer"), **kwargs: Any
 ) -> list[float | None]:
     """0.0 to 1.0. `tags` are names without brackets. Raises ValueError for anything else."""
-    if isinstance(tags, str) or not tags or not all(isinstance(tag, str) and tag.isidentifier() for tag in tags):
+    _check(tags)
+    marks = [mark for tag in tags for mark in (f"<{tag}>", f"</{tag}>")]
+    return [_in_order(text_of(completion), marks) / len(marks) for completion in completions]
+
+
+def _check(tags: Sequence[str]) -> None:
+    if not isinstance(tags, (list, tuple)) or not tags or not all(_is_name(tag) for tag in tags):
         raise ValueError(f"params.tags must be a list of tag names such as ['think', 'answer'], not {tags!r}")
     if len(set(tags)) < len(tags):
         raise ValueError(f"params.tags names a tag twice, and each may occur only once: {tags!r}")
-    marks = [mark for tag in tags for mark in (f"<{tag}>", f"</{tag}>")]
-    return [_in_order(text_of(completion), marks) / len(marks) for completion in completions]
+
+
+def _is_name(tag: object) -> bool:
+    return isinstance(tag, str) and tag.isidentifier()
 
 
 def _in_order(text: str, marks: Sequence[str]) -> int:

@@ -1,8 +1,9 @@
 """F1 of the answer's words against the gold answer's: the overlap counts, not the order.
 
-Both are normalised first: lower case, no punctuation, no articles (a, an, the). `yes`, `no` and `noanswer` must match
-exactly: they share no word with a longer answer by merit. Of several gold answers the best match counts. The answer is
-the last `\\boxed{...}` or `<answer>...</answer>` after the thinking, or all that follows the thinking.
+Both are normalised first: lower case, no punctuation (curly quotes too), no `\\text{}`, no articles (a, an, the).
+`yes`, `no` and `noanswer` must match exactly: they share no word with a longer answer by merit. Of several gold answers
+the best match counts. The answer is the last `\\boxed{...}` or `<answer>...</answer>` after the thinking, or all that
+follows the thinking.
 
 Range: 0.0 to 1.0.
 Source: the SQuAD evaluation (arXiv 1606.05250, section 6.1), with HotpotQA's rule for yes and no (arXiv 1809.09600).
@@ -16,10 +17,10 @@ from typing import Any
 
 from rewards.batch import Text
 from rewards.contract import Example, short_repr
-from rewards.functions.text import answer_part, gold_text, last_boxed, text_of
+from rewards.functions.text import answer_part, gold_text, last_boxed, text_of, without_styles
 
 ARTICLE = re.compile(r"\b(a|an|the)\b")
-NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+NO_PUNCTUATION = str.maketrans("", "", string.punctuation + "‘’“”´„«»")
 ALL_OR_NOTHING = (["yes"], ["no"], ["noanswer"])
 
 PER_SAMPLE = True
@@ -45,7 +46,7 @@ def token_f1(
 
 def words(text: str) -> list[str]:
     """The words of a text after SQuAD's normalisation."""
-    return ARTICLE.sub(" ", text.lower().translate(NO_PUNCTUATION)).split()
+    return ARTICLE.sub(" ", without_styles(text).lower().translate(NO_PUNCTUATION)).split()
 
 
 def _answer_of(text: str) -> str:

@@ -33,7 +33,7 @@ CASES: list[tuple[str, Any, str, float, float]] = [
     ("trailing space", "2", tagged(r"\boxed{2}") + " ", 1.0, 1.5),
     ("text between", "2", r"<think>t</think>so<answer>\boxed{2}</answer>", 1.0, 0.0),
     ("two thoughts", "2", r"<think>t<think>t</think><answer>\boxed{2}</answer>", 1.0, 0.0),
-    ("empty tags", "2", "<think></think><answer></answer>", 0.5, 0.5),
+    ("empty tags", "2", "<think></think><answer></answer>", 0.5, 0.0),
     ("padded", "2", tagged(" $2$ "), 0.5, 1.5),
     ("dollars in the gold", "$2$", tagged(r"\boxed{2}"), 1.5, 1.5),
     ("integer gold", 2, tagged(r"\boxed{2}"), 1.5, 1.5),
@@ -58,8 +58,7 @@ def test_case_8_keeps_the_order_of_a_batch() -> None:
 @pytest.mark.parametrize("said", [r"\boxed{7}", "", "no idea"])
 def test_case_10_an_unparseable_gold_is_free_in_strict_mode_only(said: str) -> None:
     assert math_verifier([""], [tagged(said)], answer=["$five"]) == [1.5]
-    with pytest.raises(ValueError, match="five"):
-        math_verifier([""], [tagged(said)], answer=["$five"], mode="intended")
+    assert math_verifier([""], [tagged(said)], answer=["$five"], mode="intended") == [0.5 if said else 0.0]
 
 
 def test_case_10_a_price_is_a_number_where_the_gold_is_read_as_intended() -> None:

@@ -60,12 +60,6 @@ def test_accuracy(gold: Any, completion: str, score: float) -> None:
     assert accuracy(["q"], [completion], answer=[gold]) == [score]
 
 
-@pytest.mark.parametrize("gold", ["hello world", "", "   ", r"$\frac{1}{$", "7 apples or 8 pears", "$$", "None"])
-def test_an_unparseable_gold_is_an_error(gold: str) -> None:
-    with pytest.raises(ValueError, match="gold answer"):
-        accuracy(["q"], [r"\boxed{2}"], answer=[gold])
-
-
 def test_accuracy_in_a_thread_is_the_same() -> None:
     got: list[Any] = []
     thread = threading.Thread(target=lambda: got.append(accuracy(["", ""], [r"\boxed{2}", r"\boxed{3}"], ["2", "2"])))
@@ -79,13 +73,18 @@ BOX = ["", "$", "$$", "$ ", "\\(", "{"]
 AFTER = ["", "$", "$$", ".", "$.", "\\%", "%", " percent", " apples", "\\)", "$ and $5$", "^2"]
 
 
-def test_a_boxed_integer_is_read_without_math_verify_only_where_it_would_say_the_same() -> None:
+def test_a_boxed_integer_needs_no_algebra_and_is_graded_as_with_it() -> None:
     texts = [f"{b}{o}\\boxed{{{n}}}{a}".strip() for b in BEFORE for o in BOX for a in AFTER for n in ("-4", "04")]
-    read = [(text, number) for text in texts if (number := accuracy_module._plain_integer(text)) is not None]
-    assert 50 < len(read) < len(texts) / 3
-    for text, number in read:
+    accuracy_module._graded.cache_clear()
+    for text in texts:
         for gold in ("4", "-4", "5"):
-            assert accuracy_module._grade(gold, text, False) == (int(gold) == number), text
+            got = accuracy_module.equal(gold, text, alone=False)
+            assert (
+                accuracy_module._grade(gold, text, False)
+                == got
+                == (int(gold) == int(text.split("{")[-1].split("}")[0]))
+            )
+    assert accuracy_module._graded.cache_info().currsize == 0
 
 
 def test_a_grade_is_remembered_by_gold_and_answer() -> None:
@@ -107,9 +106,28 @@ def test_exact_match_and_format() -> None:
     assert exact_match([""] * 3, [" a\n", "A", "1"], answer=["a", "a", 1]) == [1.0, 0.0, 1.0]
     good = "<think>a\nb</think>\n<answer>4</answer>"
     assert format_reward([""] * 2, [good, "x" + good]) == [1.0, 0.0]
-    almost = ["<think>a</think> b <answer>4</answer>", "<think></answer>", "<think></think><answer>", good + "."]
-    assert format_reward([""] * 4, almost) == [0.0] * 4
-    assert format_reward([""], ["\n<think></think></think>\n\n<answer></answer> "]) == [1.0]
+    assert format_reward([""], [f"\n {good} "]) == [1.0]
+
+
+@pytest.mark.parametrize(
+    "almost",
+    [
+        "<think>a</think> b <answer>4</answer>",
+        "<think></answer>",
+        "<think></think><answer>",
+        "<think>a</think><answer>4</answer>.",
+        "<think></think><answer></answer>",
+        "<think> </think><answer>4</answer>",
+        "<think>a</think><answer>\n</answer>",
+        "<think>a</think><answer>1</answer> lots of text </answer>",
+        "<think>a</think> junk <answer>x</answer></think><answer>2</answer>",
+        "<think>a</think></think><answer>4</answer>",
+        "<think>a<think>b</think><answer>4</answer>",
+        "<answer>4</answer><think>a</think>",
+    ],
+)
+def test_what_is_not_the_format(almost: str) -> None:
+    assert format_reward([""], [almost]) == [0.0]
 
 
 def test_text_of() -> None:

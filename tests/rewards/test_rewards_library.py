@@ -143,6 +143,8 @@ HOSTILE = {
     "dots": "B).",
     "articles": "the a an ",
     "digits": "1,234 ",
+    "hedges": "or ",
+    "styles": "\\text{",
 }
 
 
@@ -207,6 +209,8 @@ def test_bad_tags_are_named(bad: Any) -> None:
         ("x", "", 0.0),
         ("Paris", "<think>London</think> <answer>Paris</answer>", 1.0),
         ("Paris", "London \\boxed{Paris} Rome", 1.0),
+        ("New York", "\\boxed{\\text{New York}}", 1.0),
+        ("Schindler's List", "“Schindler’s List”", 1.0),
         (["the", "Who"], "who", 1.0),
     ],
 )
@@ -278,7 +282,6 @@ def test_multiple_choice_golds(gold: Any) -> None:
         (True, CHOICES),
         ("", CHOICES),
         ("Madrid", CHOICES),
-        ("A", ["B", "A"]),
         ("x", ["x", "x"]),
         ("London", None),
         (["A"], None),
@@ -411,6 +414,9 @@ PERSON = {"type": "object", "required": ["age"], "properties": {"age": {"type": 
         ('```json\n{"age": 3}\n```', True),
         ('Sure:\n```json\n{"age": "x"}\n```\nBetter:\n```json\n{"age": 3}\n```\nDone.', True),
         ('```json\n{"age": 3}\n```\nor\n```json\n{"age": "x"}\n```', False),
+        ('```json\r\n{"age": 3}\r\n```\r\n', True),
+        ('1. So:\n   ```json\n   {"age": 3}\n   ```', True),
+        ('``` json\n{"age": 3}\n```', True),
         ('<think>{"age": "x"}</think>\n{"age": 3}', True),
         ('<think>{"age": 3}</think>', False),
         ('It is {"age": 3}', False),

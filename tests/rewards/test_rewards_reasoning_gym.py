@@ -88,6 +88,14 @@ def test_an_entry_that_cannot_be_scored_is_an_error(words: str) -> None:
         score("<answer>1</answer>", BAD[words])
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_data_set_whose_scorer_pays_anything_is_refused(seed: int) -> None:
+    row = entry("game_of_life_halting", seed)
+    assert package.get_score_answer_fn("game_of_life_halting")("nonsense", row) == 1.0
+    with pytest.raises(ValueError, match="game_of_life_halting gives 1 to any answer"):
+        score(f"<answer>{row['answer']}</answer>", row)
+
+
 def test_metadata_that_is_no_json_and_rows_of_others() -> None:
     with pytest.raises(ValueError, match="not valid JSON"):
         reasoning_gym([""], ["1"], metadata=["{"], answer=["1"])
