@@ -25,7 +25,7 @@ GOLD_COLUMNS = (
     "label",
     "target",
 )
-"""Names that data sets give to the right answer; the first one that there is is taken for it."""
+"""Names that data sets give to the right answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,8 +96,14 @@ def samples_with(status: str, batch: Batch) -> list[int]:
 
 
 def gold_column(columns: Mapping[str, Any]) -> str | None:
-    """The column that holds the right answers, by its name."""
-    return next((name for name in GOLD_COLUMNS if name in columns), None)
+    """The column that holds the right answers, by its name: `label`, else the first one that there is."""
+    return next((name for name in ("label", *GOLD_COLUMNS) if name in columns), None)
+
+
+def golds_of(batch: Batch) -> list[Any] | None:
+    """What functions and servers of other frameworks get as gold answers."""
+    column = gold_column(batch.columns)
+    return None if column is None else list(batch.columns[column])
 
 
 def plan_units(

@@ -4,14 +4,14 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from rewards.batch import Batch, gold_column
+from rewards.batch import Batch, golds_of
 from rewards.calling.foreign_modules import sample_class
 from rewards.calling.logs import LogSink
 from rewards.calling.post_process import COMPONENTS_COLUMN, REWARDS_COLUMN, hook_arguments, hook_items
 from rewards.calling.sample import Sample, make_args
 from rewards.calling.signature import Signature
 from rewards.contract import FunctionSpec, Odd, Shape
-from rewards.functions.text import question_of, text_of
+from rewards.functions.text import conversation_of, question_of, text_of
 
 NO_INDICES: Sequence[int] = ()
 NO_METADATA = ("completion_ids", REWARDS_COLUMN, COMPONENTS_COLUMN)
@@ -41,11 +41,11 @@ def call_function(
         positional, named = hook_arguments(signature, args, batch, samples_of(batch, indices), by_name)
         return _then(function(*positional, **named), lambda raw: hook_items(raw, len(batch)))
     texts = [text_of(completion) for completion in batch.completions]
-    golds = _golds(batch)
+    golds = golds_of(batch)
     if shape == "align_anything":
         takes_gold = len(signature.parameters) > 2  # their own three; the third is optional in their contract too
         return function([question_of(p) for p in batch.prompts], texts, *([golds] if takes_gold else []), **by_name)
-    prompts = [text_of(prompt) for prompt in batch.prompts]
+    prompts = [conversation_of(prompt) for prompt in batch.prompts]
     queries = [prompt + text for prompt, text in zip(prompts, texts, strict=True)]
     labels = [None] * len(batch) if golds is None else golds
     return _then(function(queries, prompts, labels, **by_name), lambda raw: _openrlhf_items(raw, sink))
@@ -53,8 +53,7 @@ def call_function(
 
 def samples_of(batch: Batch, indices: Sequence[int] = NO_INDICES) -> list[Sample]:
     """The batch as vime and slime see it."""
-    gold, ids = gold_column(batch.columns), batch.columns.get("completion_ids")
-    golds = batch.columns["label"] if "label" in batch.columns else batch.columns[gold] if gold else None
+    golds, ids = golds_of(batch), batch.columns.get("completion_ids")
     others = {name: column for name, column in batch.columns.items() if name not in NO_METADATA}
     made_of = sample_class()
     return [
@@ -100,11 +99,6 @@ def _by_name(signature: Signature, spec: FunctionSpec, batch: Batch, sink: LogSi
     if signature.shape == "trl":
         return {name: value for name, value in offered.items() if signature.accepts(name)}
     return {name: offered[name] for name in signature.by_name if name in offered}
-
-
-def _golds(batch: Batch) -> list[Any] | None:
-    column = gold_column(batch.columns)
-    return None if column is None else list(batch.columns[column])
 
 
 def _then(raw: Any, finish: Callable[[Any], Any]) -> Any:

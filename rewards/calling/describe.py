@@ -1,5 +1,6 @@
 """What a server says about a function, and the proof that the function works here: its self-test."""
 
+import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -8,7 +9,7 @@ from rewards.batch import Batch
 from rewards.calling.adapters import Bound
 from rewards.calling.loading import source_sha256
 from rewards.calling.signature import signature_of
-from rewards.calling.targets import LoadError
+from rewards.calling.targets import LoadError, is_builtin
 from rewards.contract import Example, Granularity, PrepareError, Shape
 from rewards.running.execute import run_unit
 
@@ -34,6 +35,8 @@ class FunctionInfo:
     eval_key: str | None
     params: Mapping[str, Any]
     required_columns: tuple[str, ...]
+    optional_columns: tuple[str, ...]
+    """Columns that it reads where there are any; a parameter with a default of its own is a setting, not a column."""
     only: Mapping[str, Sequence[Any]]
     is_async: bool
     inline: bool
@@ -51,8 +54,8 @@ class FunctionInfo:
 
     @staticmethod
     def from_wire(raw: dict[str, Any]) -> "FunctionInfo":
-        test, columns = SelfTest(**raw["self_test"]), tuple(raw["required_columns"])
-        return FunctionInfo(**{**raw, "self_test": test, "required_columns": columns})
+        columns = {name: tuple(raw[name]) for name in ("required_columns", "optional_columns")}
+        return FunctionInfo(**{**raw, **columns, "self_test": SelfTest(**raw["self_test"])})
 
 
 def describe(bound: Bound) -> FunctionInfo:
@@ -72,6 +75,7 @@ def describe(bound: Bound) -> FunctionInfo:
         eval_key=bound.spec.eval_key,
         params=bound.spec.params,
         required_columns=bound.required,
+        optional_columns=_optional_columns(bound),
         only=bound.spec.only,
         is_async=bound.signature.is_async,
         inline=bound.inline,
@@ -79,6 +83,21 @@ def describe(bound: Bound) -> FunctionInfo:
         source_sha256=source_sha256(bound.function),
         self_test=run_self_test(bound),
     )
+
+
+def _optional_columns(bound: Bound) -> tuple[str, ...]:
+    if is_builtin(bound.spec.target):  # its parameters with a default are settings
+        return ()
+    parameters = inspect.signature(bound.function).parameters
+    named = [name for name in bound.signature.optional if _stands_for_nothing(parameters[name].default)]
+    # Of the other frameworks' calling conventions the gold is a part, which the column `label` fills.
+    takes_gold = bound.shape in ("vime_sample", "vime_group", "openrlhf")
+    takes_gold |= bound.shape == "align_anything" and len(parameters) > len(("prompts", "responses"))
+    return tuple(dict.fromkeys(["label"] * takes_gold + named))
+
+
+def _stands_for_nothing(default: Any) -> bool:
+    return default is None or (isinstance(default, (str, list, tuple)) and not default)
 
 
 def self_test_problem(functions: Iterable[FunctionInfo]) -> str | None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rewards.scoring import FunctionScores, ScoreResult
 
 NAME = "post_process"
+COMPLETED, ABORTED = "completed", "aborted"
 RAW, PROCESSED = "raw", "processed"
 # With a colon: no parameter of a function, so no data column that one could want, is called so.
 REWARDS_COLUMN, COMPONENTS_COLUMN = "post_process:rewards", "post_process:components"
@@ -29,41 +30,27 @@ def hook_spec(target: str, params: Mapping[str, Any] | None = None) -> FunctionS
     return FunctionSpec(name=NAME, target=target, key=PROCESSED, params=params or {}, shape="post_process")
 
 
-def scored_samples(result: "ScoreResult") -> list[int]:
-    """What the hook sees: aborted, failed and masked samples have no reward that it could process."""
-    return [index for index, reward in enumerate(result.rewards) if reward is not None]
-
-
 def hook_batch(batch: Batch, result: "ScoreResult") -> Batch:
-    """The scored samples, with their totals and components as two columns more."""
-    scored = scored_samples(result)
-    taken = batch.take(scored)
-    parts = [{name: column[i] for name, column in result.components.items()} for i in scored]
-    totals = [result.rewards[i] for i in scored]
-    return replace(taken, columns={**taken.columns, REWARDS_COLUMN: totals, COMPONENTS_COLUMN: parts})
+    """The batch with totals and components as two columns more. Samples without a reward count as aborted, so that no
+    call gets them, and the others keep their numbers."""
+    statuses = list(batch.statuses or [COMPLETED] * len(batch))
+    for index, reward in enumerate(result.rewards):
+        if reward is None:
+            statuses[index] = ABORTED
+    parts = [{name: column[i] for name, column in result.components.items()} for i in range(len(batch))]
+    columns = {**batch.columns, REWARDS_COLUMN: result.rewards, COMPONENTS_COLUMN: parts}
+    return replace(batch, columns=columns, statuses=statuses)
 
 
 def processed(batch: Batch, result: "ScoreResult", scores: "FunctionScores") -> "ScoreResult":
     """`result` with what the hook made of its rewards; `scores` are over `hook_batch`."""
-    scored = scored_samples(result)
-    rewards: list[float | None] = [None] * len(batch)
-    raw: list[float | None] = [None] * len(batch)
-    errors = [_in_whole_batch(failure, scored) for failure in scores.failures]
-    for position, index in enumerate(scored):
-        rewards[index] = scores.values[position]
-        raw[index] = scores.logs[RAW][position] if RAW in scores.logs else None
-        if rewards[index] is None and position not in scores.failed:
+    raw: list[float | None] = scores.logs.get(RAW, [None] * len(batch))
+    errors = list(scores.failures)
+    for index, before in enumerate(result.rewards):
+        if before is not None and scores.values[index] is None and index not in scores.failed:
             message = f"{NAME} returned None as the processed reward of sample {index}"
             errors.append(Failure(function=NAME, index=index, message=message))
-    return replace(result, rewards=rewards, raw=raw, errors=[*result.errors, *errors])
-
-
-def _in_whole_batch(failure: Failure, scored: Sequence[int]) -> Failure:
-    if failure.index is None:
-        return failure
-    index = scored[failure.index]
-    message = failure.message.replace(f"sample {failure.index}", f"sample {index}")
-    return replace(failure, index=index, message=message)
+    return replace(result, rewards=scores.values, raw=raw, errors=[*result.errors, *errors])
 
 
 def hook_arguments(

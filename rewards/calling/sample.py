@@ -46,11 +46,15 @@ class Sample:
         return self.reward if not args.reward_key else self.reward[args.reward_key]
 
 
+class MissingParamError(AttributeError):
+    """A function reads a setting that its params do not hold; `hasattr` and `getattr` with a default work."""
+
+
 class Args(SimpleNamespace):
     """The `params` of the function, under the names that it reads."""
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"args has no {name!r}: give it in the function's params (it has {sorted(vars(self))})")
+        raise MissingParamError(f"args has no {name!r}: give it in the function's params (it has {sorted(vars(self))})")
 
 
 def make_args(params: Mapping[str, Any], key: str | None) -> Args:

@@ -49,7 +49,7 @@ SELF_TEST = (
         score=1.0,
     ),
     Example(
-        completion="```python\nclass Yes:\n    __eq__ = lambda *_: True\ndef add(a, b):\n    return Yes()\n```",
+        completion="```python\nclass Yes(int):\n    __eq__ = lambda *_: True\ndef add(a, b):\n    return Yes()\n```",
         columns={"tests": ["assert add(2, 3) == 5"]},
         params=CONSENT,
         score=0.0,

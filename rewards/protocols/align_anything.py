@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rewards.protocols import foreign
-from rewards.protocols.common import Asked, Dialect, RequestError, Serving, refuse
+from rewards.protocols.common import Asked, Dialect, RequestError, Serving, check_size, refuse
 from rewards.scoring import ScoreResult
 from rewards.serving.gold import NoGoldError
 
@@ -36,21 +36,24 @@ def _parse(raw: Mapping[str, Any], serving: Serving) -> Asked:
     if golds is not None:
         lists["golden_responses"] = foreign.text_list(raw, "golden_responses")
     foreign.same_length(lists)
-    if serving.golds:
+    check_size(len(lists["prompts"]), serving.max_batch)
+    if serving.golds and foreign.may_read_gold(serving.functions):
         golds = _look_up(lists["prompts"], serving)
     return foreign.ask(serving, lists["prompts"], lists["responses"], golds, HOW)
 
 
 def _look_up(prompts: Sequence[str], serving: Serving) -> list[Any] | None:
-    """Functions that do without a gold must not fail for a question that is not in the file."""
+    """A question that is not in the file fails where a function reads golds, for None would be scored as a gold."""
     assert serving.golds is not None  # noqa: S101  the caller has looked
-    needed = foreign.needed_column(serving.functions) is not None
+    read = bool(foreign.gold_columns(serving.functions))
     golds: list[Any] = []
     for index, prompt in enumerate(prompts):
+        if serving.given_up():
+            refuse(504, "nobody waits for this request any more")
         try:
             golds.append(serving.golds.find(prompt).answer)
         except NoGoldError as error:
-            if needed:
+            if read:
                 refuse(422, f"prompts[{index}]: {error}", index)
             golds.append(None)
     return golds

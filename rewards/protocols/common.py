@@ -55,6 +55,8 @@ class Serving:
     has_hook: bool = False
     golds: GoldSet | None = None
     end_texts: tuple[str, ...] = END_TEXTS
+    given_up: Callable[[], bool] = lambda: False
+    """Whether the request is over before its answer: a thread that still reads it stops then."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,7 @@ FAILURE_SCHEMA: dict[str, Any] = {
         "message": {"type": "string", "minLength": 1},
         "value": {"type": ["string", "null"], "description": "what the function returned, where that is the problem"},
         "kind": {"enum": ["contract", "input", "exception", "timeout", "crash", "unavailable"]},
+        "exception": {"type": ["string", "null"], "description": "the type of the exception that the function raised"},
     },
     "additionalProperties": False,
 }

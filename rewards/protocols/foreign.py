@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rewards.batch import Batch
+from rewards.batch import GOLD_COLUMNS, Batch
 from rewards.calling.describe import FunctionInfo
 from rewards.contract import Failure
 from rewards.protocols.common import (
@@ -20,6 +20,7 @@ from rewards.protocols.common import (
 from rewards.scoring import ScoreResult
 
 DEFAULT_GOLD_COLUMN = "answer"
+NATIVE = "use /v1/score"
 ERROR_SCHEMA: dict[str, Any] = {
     "type": "object",
     "required": ["error", "errors"],
@@ -63,13 +64,32 @@ def same_length(lists: Mapping[str, Sequence[Any]]) -> None:
         refuse(422, f"all lists must have the same length, got {counts}")
 
 
-def needed_column(functions: Sequence[FunctionInfo]) -> str | None:
-    """The one column that the functions cannot do without. Raises RequestError where there is more than one."""
+def gold_columns(functions: Sequence[FunctionInfo]) -> tuple[str, ...]:
+    """The columns that a sample's one gold answer fills. Raises RequestError where it cannot be meant for all of them.
+
+    A single column that the functions need holds the gold whatever its name; of several, each must be named as golds
+    are, and no function may need two.
+    """
+    for f in functions:
+        for column in f.only:
+            refuse(
+                422, f"{f.name} chooses samples by the column {column!r}, which this dialect does not carry: {NATIVE}"
+            )
     needed = {column: f.name for f in functions for column in f.required_columns}
-    if len(needed) > 1:
-        wants = ", ".join(f"{name} needs {column!r}" for column, name in needed.items())
-        refuse(422, f"this dialect carries one gold answer per sample and no other column, but {wants}: use /v1/score")
-    return next(iter(needed), None)
+    unclear = len(needed) > 1 and not set(needed) <= set(GOLD_COLUMNS)
+    if unclear or any(len(f.required_columns) > 1 for f in functions):
+        wants = ", ".join(f"{f.name} needs {column!r}" for f in functions for column in f.required_columns)
+        refuse(422, f"this dialect carries one gold answer per sample and no other column, but {wants}: {NATIVE}")
+    optional = (column for f in functions for column in f.optional_columns if column in GOLD_COLUMNS)
+    return tuple(dict.fromkeys((*needed, *optional)))
+
+
+def may_read_gold(functions: Sequence[FunctionInfo]) -> bool:
+    """False where a gold would be looked up in vain: inline functions read the columns that they name, no others.
+
+    A user's function may read it in ways that no signature shows, and the built-in `remote` sends it on.
+    """
+    return any(f.required_columns or not f.inline for f in functions)
 
 
 def ask(
@@ -82,21 +102,20 @@ def ask(
     """The request as a batch for every function of the server. Raises RequestError."""
     check_size(len(prompts), serving.max_batch)
     if serving.has_hook:
-        refuse(422, "the post-process hook needs whole groups, which this dialect does not mark: use /v1/score")
+        refuse(422, f"the post-process hook needs whole groups, which this dialect does not mark: {NATIVE}")
     if whole := [f.name for f in serving.functions if f.granularity == "group"]:
-        refuse(422, f"{whole[0]} scores whole groups, which this dialect does not mark: use /v1/score")
-    column = needed_column(serving.functions)
-    if golds is None and column is not None and prompts:
-        name = next(f.name for f in serving.functions if column in f.required_columns)
-        refuse(422, f"{name} needs the gold answer ({column!r}): {how_to_give_gold}")
-    if golds is not None and column is not None and None in golds:
-        name = next(f.name for f in serving.functions if column in f.required_columns)
+        refuse(422, f"{whole[0]} scores whole groups, which this dialect does not mark: {NATIVE}")
+    columns = gold_columns(serving.functions)
+    needs = next(((f.name, f.required_columns[0]) for f in serving.functions if f.required_columns), None)
+    if needs is not None and golds is None and prompts:
+        refuse(422, f"{needs[0]} needs the gold answer ({needs[1]!r}): {how_to_give_gold}")
+    if needs is not None and golds is not None and None in golds:
         index = list(golds).index(None)
-        refuse(422, f"the gold answer of sample {index} is null, and {name} needs it: {how_to_give_gold}", index)
-    if golds is None and column is not None:
+        refuse(422, f"the gold answer of sample {index} is null, and {needs[0]} needs it: {how_to_give_gold}", index)
+    if golds is None and needs is not None:
         golds = []
-    columns = {} if golds is None else {column or DEFAULT_GOLD_COLUMN: golds}
-    return Asked(Batch(prompts=prompts, completions=completions, columns=columns), serving.functions)
+    filled = {} if golds is None else dict.fromkeys(columns or (DEFAULT_GOLD_COLUMN,), golds)
+    return Asked(Batch(prompts=prompts, completions=completions, columns=filled), serving.functions)
 
 
 def all_rewards(result: ScoreResult) -> list[float]:

@@ -8,6 +8,7 @@ from rewards.batch import STATUSES, Batch, batch_problem
 from rewards.calling.describe import FunctionInfo
 from rewards.calling.targets import near
 from rewards.contract import Failure
+from rewards.functions.text import text_of
 from rewards.protocols.common import (
     FAILURE_SCHEMA,
     TEXT_SCHEMA,
@@ -83,7 +84,17 @@ def _texts(raw: Mapping[str, Any], name: str) -> list[Any]:
     for index, text in enumerate(texts):
         if problem := text_problem(text):
             refuse(422, f"{name}[{index}] {problem}", index)
+        if name == "completions":
+            _written(text, index)
     return texts
+
+
+def _written(completion: Any, index: int) -> None:
+    """Messages of which the model wrote none are the client's fault, not that of the function that cannot read them."""
+    try:
+        text_of(completion)
+    except ValueError as error:
+        refuse(422, f"completions[{index}]: {error}", index)
 
 
 def _columns(columns: Any) -> dict[str, list[Any]]:

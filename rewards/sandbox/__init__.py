@@ -9,10 +9,12 @@ client.py and probe.py are the side of the worker; everything else runs inside, 
 
 Withstands: network and file access; processes, threads and memory without end; endless output; signals to others;
 `sys.exit` or `os._exit` before the tests; patched built-ins and modules; objects that equal everything; reading the
-expected answers from memory, files or frames (they are never in the process that runs the completion).
+expected answers from memory, files or frames (they are never in the process that runs the completion); writing to
+descriptors of the worker, its log among them (none is left).
 Does not withstand: a hole in the kernel behind a call that the filter lets through (it lists what is denied, not what
-is allowed); tests so weak that a wrong answer passes, or that compare two objects of the completion's own class with
-its own `__eq__`; a completion that has learned the answers by heart. What is readable inside, besides the standard
-library: the system's shared libraries, the host's name, and site-packages where they were asked for.
+is allowed); tests so weak that a wrong answer passes, or that take the word of an object of the completion's own class
+(compare two of them, ask for its truth or what is `in` it); a completion that has learned the answers by heart. What
+is readable inside, besides the standard library: the system's shared libraries, the host's name, and site-packages
+where they were asked for.
 Needs Linux 5.12 on x86_64 or aarch64 (the latter was never run) and unprivileged user namespaces.
 """

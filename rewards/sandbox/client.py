@@ -50,6 +50,8 @@ class Verdict:
     total: int
     bad: str | None
     """Why the tests cannot be run by anybody."""
+    notes: tuple[str, ...] = ()
+    """What the tests that failed did with objects of the solution's that cannot be done from outside."""
 
 
 class Sandbox:
@@ -170,15 +172,16 @@ def _memory(content: bytes | None = None) -> Iterator[int]:
 
 
 def _verdict(lines: bytes) -> Verdict:
-    passed, total = 0, 0
+    passed, total, notes = 0, 0, []
     for line in map(json.loads, lines.splitlines()):
         if "bad" in line:
             return Verdict(0, 0, line["bad"])
         total = line.get("total", total)
         passed += line.get("passed", False)
+        notes += line.get("notes", ())
     if total == 0:
         raise SandboxError("the judge gave no verdict in time")
-    return Verdict(passed, total, None)
+    return Verdict(passed, total, None, tuple(dict.fromkeys(notes)))
 
 
 def _site_packages() -> list[str]:

@@ -1,138 +1,125 @@
-"""Plain data as JSON, and the socket between a solution and its judge.
+"""Plain data as JSON: atoms are themselves, everything else is [tag, payload].
 
-Atoms are themselves; everything else is [tag, payload]. What is not plain is up to the sender: the solution keeps its
-object and sends a number (OBJECT), the judge refuses, but for functions (CALLBACK). A subclass travels as its base
-(a Counter as a dict, a named tuple as a tuple), so no `__eq__` of the solution's ever meets an expected value.
+Only exact types are plain. What else there is (an object of some class, a subclass of a plain type, a function, an
+exception) is up to `opaque` of the side that sends. So no `__eq__` of the solution's ever meets an expected value.
 """
 
-import json
-import socket
-import time
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
+from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from types import EllipsisType, NoneType
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
-OBJECT, CALLBACK = "object", "callback"
-LARGEST_MESSAGE = 16 << 20
+from rewards.sandbox import arrays
+from rewards.sandbox.channel import ProtocolError
+
+OBJECT, CALLBACK, ITERATOR, NAMED = "object", "callback", "iterator", "namedtuple"
+SUBCLASS, CONTAINER, CLASS, ERROR, COROUTINE = "subclass", "container", "class", "error", "coroutine"
+ARRAY, TYPE, BIG_INT = "array", "type", "int"
 LARGEST_JSON_INT = 1 << 53
-MUTABLE = (list, dict, set, bytearray)
-TYPES = {t.__name__: t for t in (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, object)}
+ATOMS = (NoneType, bool, str, float)
+SEQUENCES = {t.__name__: t for t in (list, tuple, set, frozenset)}
+MUTABLE = (list, dict, set, bytearray, deque, defaultdict, OrderedDict, Counter)
 
 Opaque = Callable[[Any], list[Any]]
 
 
-class ProtocolError(Exception):
-    """What came over the socket is no message, or too large a one."""
+class Form(NamedTuple):
+    """How a type goes over: into simpler plain data, and back."""
+
+    pack: Callable[[Any], Any]
+    build: Callable[[Any], Any]
+
+
+def _zone(value: datetime | time) -> tzinfo | None:
+    zone, offset = value.tzinfo, value.utcoffset()
+    return zone if type(zone) in (NoneType, timezone, ZoneInfo) or offset is None else timezone(offset)
+
+
+DICT_KEYS: type[Any] = type({}.keys())
+DICT_VALUES: type[Any] = type({}.values())
+DICT_ITEMS: type[Any] = type({}.items())
+FORMS: dict[type[Any], Form] = {
+    bytes: Form(bytes.hex, bytes.fromhex),
+    bytearray: Form(bytearray.hex, bytearray.fromhex),
+    memoryview: Form(lambda v: (v.tobytes(), v.format, v.shape), lambda p: memoryview(p[0]).cast(p[1], p[2])),
+    complex: Form(lambda v: (v.real, v.imag), lambda p: complex(*p)),
+    Decimal: Form(str, Decimal),
+    Fraction: Form(lambda v: (v.numerator, v.denominator), lambda p: Fraction(*p)),
+    range: Form(lambda v: (v.start, v.stop, v.step), lambda p: range(*p)),
+    slice: Form(lambda v: (v.start, v.stop, v.step), lambda p: slice(*p)),
+    EllipsisType: Form(lambda _: None, lambda _: ...),
+    OrderedDict: Form(lambda v: list(v.items()), OrderedDict),
+    Counter: Form(dict, Counter),
+    defaultdict: Form(lambda v: (v.default_factory, dict(v)), lambda p: defaultdict(*p)),
+    deque: Form(lambda v: (list(v), v.maxlen), lambda p: deque(*p)),
+    DICT_KEYS: Form(list, lambda p: dict.fromkeys(p).keys()),
+    DICT_VALUES: Form(list, lambda p: dict(enumerate(p)).values()),
+    DICT_ITEMS: Form(list, lambda p: dict(p).items()),
+    date: Form(date.isoformat, date.fromisoformat),
+    time: Form(
+        lambda v: (v.replace(tzinfo=None).isoformat(), _zone(v), v.fold),
+        lambda p: time.fromisoformat(p[0]).replace(tzinfo=p[1], fold=p[2]),
+    ),
+    datetime: Form(
+        lambda v: (v.replace(tzinfo=None).isoformat(), _zone(v), v.fold),
+        lambda p: datetime.fromisoformat(p[0]).replace(tzinfo=p[1], fold=p[2]),
+    ),
+    timedelta: Form(lambda v: (v.days, v.seconds, v.microseconds), lambda p: timedelta(*p)),
+    timezone: Form(lambda v: (v.utcoffset(None), v.tzname(None)), lambda p: timezone(*p)),
+    ZoneInfo: Form(lambda v: v.key, ZoneInfo),
+}
+PLAIN: tuple[Any, ...] = (*ATOMS, int, dict, object, type, *SEQUENCES.values(), *FORMS)
+TYPES = {kind.__name__: kind for kind in PLAIN}
+BUILDERS = {kind.__name__: FORMS[kind].build for kind in PLAIN if kind in FORMS}
 
 
 def encode(value: Any, opaque: Opaque) -> Any:
     """JSON-able form; `opaque` decides about what is not plain, and may raise."""
-    if value is None or isinstance(value, bool):
+    kind: Any = type(value)
+    name = kind.__name__
+    if kind in ATOMS:
         return value
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, int):
-        return int(value) if -LARGEST_JSON_INT < value < LARGEST_JSON_INT else ["int", hex(value)]
-    if isinstance(value, float):
-        return float(value)
-    if isinstance(value, dict):
+    if kind is int:
+        return value if -LARGEST_JSON_INT < value < LARGEST_JSON_INT else [BIG_INT, hex(value)]
+    if SEQUENCES.get(name) is kind:
+        return [name, [encode(item, opaque) for item in value]]
+    if kind is dict:
         return ["dict", [[encode(k, opaque), encode(v, opaque)] for k, v in value.items()]]
-    for kind in (list, tuple, set, frozenset):
-        if isinstance(value, kind):
-            return [kind.__name__, [encode(item, opaque) for item in value]]
-    if isinstance(value, (bytes, bytearray)):
-        return ["bytes" if isinstance(value, bytes) else "bytearray", bytes(value).hex()]
-    if isinstance(value, (complex, Decimal, Fraction)):
-        return [type(value).__name__, str(value)]
-    if isinstance(value, range):
-        return ["range", [hex(value.start), hex(value.stop), hex(value.step)]]
-    for name, named in TYPES.items():
-        if value is named:
-            return ["type", name]
-    if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
-        return encode(value.tolist(), opaque)
+    if (form := FORMS.get(kind)) is not None:
+        return [name, encode(form.pack(value), opaque)]
+    if issubclass(kind, type) and TYPES.get(type_name := getattr(value, "__name__", "")) is value:
+        return [TYPE, type_name]
+    if (packed := arrays.pack(value)) is not None:
+        return [ARRAY, encode(packed, opaque)]
     return opaque(value)
-
-
-DECODERS: dict[str, Callable[[Any], Any]] = {
-    "int": lambda payload: int(payload, 16),
-    "bytes": bytes.fromhex,
-    "bytearray": bytearray.fromhex,
-    "complex": complex,
-    "Decimal": Decimal,
-    "Fraction": Fraction,
-    "range": lambda payload: range(*(int(part, 16) for part in payload)),
-    "type": TYPES.__getitem__,
-}
 
 
 def decode(wire: Any, opaque: Callable[[str, Any], Any]) -> Any:
     """The value of `encode`. Raises ProtocolError for anything else, and for nesting too deep."""
     try:
         return _decode(wire, opaque)
-    except (ValueError, TypeError, KeyError, ArithmeticError, RecursionError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         raise ProtocolError(f"no plain data: {error}") from None
 
 
 def _decode(wire: Any, opaque: Callable[[str, Any], Any]) -> Any:
-    if not isinstance(wire, list):
+    if not isinstance(wire, (list, dict)):
         return wire
     tag, payload = wire
+    if tag == BIG_INT:
+        return int(payload, 16)
+    if tag in SEQUENCES:
+        return SEQUENCES[tag](_decode(item, opaque) for item in payload)
     if tag == "dict":
         return {_decode(k, opaque): _decode(v, opaque) for k, v in payload}
-    for kind in (list, tuple, set, frozenset):
-        if tag == kind.__name__:
-            return kind(_decode(item, opaque) for item in payload)
-    return DECODERS[tag](payload) if tag in DECODERS else opaque(tag, payload)
-
-
-class Channel:
-    """Messages with a length in front, over a stream socket."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.socket = socket.socket(fileno=descriptor)
-
-    def send(self, message: dict[str, Any], deadline: float | None = None) -> None:
-        """Raises OSError (TimeoutError after `deadline`, of the monotonic clock) and ProtocolError."""
-        data = json.dumps(message).encode()
-        if len(data) > LARGEST_MESSAGE:
-            raise ProtocolError(f"a message of {len(data)} bytes")
-        self.socket.settimeout(_left(deadline))
-        self.socket.sendall(len(data).to_bytes(4, "big") + data)
-
-    def receive(self, deadline: float | None = None) -> dict[str, Any] | None:
-        """The next message; None at the end. Raises as `send` does."""
-        head = self._exactly(4, deadline)
-        if head is None:
-            return None
-        size = int.from_bytes(head, "big")
-        if size > LARGEST_MESSAGE:
-            raise ProtocolError(f"a message of {size} bytes")
-        data = self._exactly(size, deadline)
-        try:
-            message = json.loads(data) if data is not None else None
-        except (ValueError, RecursionError) as error:
-            raise ProtocolError(f"no JSON: {error}") from None
-        if message is not None and not isinstance(message, dict):
-            raise ProtocolError("a message that is no object")
-        return message
-
-    def _exactly(self, size: int, deadline: float | None) -> bytes | None:
-        parts = bytearray()
-        while len(parts) < size:
-            self.socket.settimeout(_left(deadline))
-            part = self.socket.recv(min(size - len(parts), 1 << 20))
-            if not part:
-                return None
-            parts += part
-        return bytes(parts)
-
-
-def _left(deadline: float | None) -> float | None:
-    if deadline is None:
-        return None
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TimeoutError
-    return left
+    if tag in BUILDERS:
+        return BUILDERS[tag](_decode(payload, opaque))
+    if tag == TYPE:
+        return TYPES[payload]
+    if tag == ARRAY:
+        return arrays.build(*_decode(payload, opaque))
+    return opaque(tag, payload)

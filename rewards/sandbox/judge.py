@@ -1,7 +1,7 @@
 """The inmate that runs the tests. It holds the expected answers, and no code of the completion's.
 
-Verdict, as lines of JSON on a file in memory: {"total": n}, then {"passed": bool} per test that was reached; or
-{"bad": reason} where the tests themselves are at fault.
+Verdict, as lines of JSON on a file in memory: {"total": n}, then {"passed": bool, "notes": [...]} per test that was
+reached; or {"bad": reason} where the tests themselves are at fault.
 """
 
 import ast
@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from types import CodeType, ModuleType
 from typing import Any
 
-from rewards.sandbox.codec import Channel
-from rewards.sandbox.names import asked_of_solution, modules_used
-from rewards.sandbox.remote import LostError, Remote, UnsupportedTestError
+from rewards.sandbox.channel import Channel
+from rewards.sandbox.handing import type_of
+from rewards.sandbox.names import asked_of_solution, asks_for_types, modules_used
+from rewards.sandbox.remote import LostError, Remote
 
 FILE = "<tests>"
 CHECK = "check"
@@ -47,7 +48,7 @@ def judge(tests: int, socket: int, verdict: int) -> int:
             _run(steps, _namespace(remote, trees), remote, task, verdict)
     except LostError:
         pass  # the tests that were not reached count as failed
-    except (BadTestsError, UnsupportedTestError) as error:
+    except BadTestsError as error:
         _say(verdict, {"bad": str(error)})
     return 0
 
@@ -61,6 +62,7 @@ def plan(source: str | list[str], entry_point: str | None) -> tuple[list[Step], 
     else:
         steps = [_step([node], is_test=_asserts(node)) for node in trees[0].body]
         calls = [f"{name}()" for name in _test_functions(trees[0])]
+        calls += _test_methods(trees[0])
         if entry_point is not None and CHECK in _functions(trees[0]):
             calls.append(f"{CHECK}({entry_point})")
         elif entry_point is None and not calls and CHECK in _functions(trees[0]):
@@ -99,10 +101,29 @@ def _test_functions(tree: ast.Module) -> list[str]:
     return [name for name, node in _functions(tree).items() if name.startswith("test_") and not node.args.args]
 
 
+def _test_methods(tree: ast.Module) -> list[str]:
+    """Calls of the tests in classes: unittest's, and pytest's without a setup of their own."""
+    calls = []
+    for node in tree.body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        names = [part.name for part in node.body if isinstance(part, ast.FunctionDef)]
+        methods = [name for name in names if name.startswith("test")]
+        if any(ast.unparse(base).endswith("TestCase") for base in node.bases):
+            calls += [f"{node.name}.setUpClass(), {node.name}({name!r}).debug()" for name in methods]
+        elif node.name.startswith("Test") and any(name.startswith("setup") for name in names):
+            raise BadTestsError(f"the class {node.name} has a setup, which is run for unittest.TestCase only")
+        elif node.name.startswith("Test"):
+            calls += [f"{node.name}().{name}()" for name in methods]
+    return calls
+
+
 def _namespace(remote: Remote, trees: list[ast.Module]) -> dict[str, Any]:
     """The namespace of the tests, with the solution's names in it as far as the tests use them. Raises LostError."""
     sys.modules["solution"] = _SolutionModule(remote)
     names: dict[str, Any] = {"__name__": "tests"}
+    if asks_for_types(trees):
+        names["type"] = type_of
     names |= {name: importlib.import_module(name) for name in modules_used(trees)}
     for name in asked_of_solution(trees):
         with contextlib.suppress(Exception):  # not there, or garbage: a NameError in the test that uses it
@@ -130,20 +151,20 @@ def _run(steps: list[Step], namespace: dict[str, Any], remote: Remote, task: dic
     for step in steps:
         remote.start(task["limit_s"])
         passed = _passes(step.code, namespace) and not remote.lost
+        if remote.unsupported is not None:  # whatever the tests made of the exception
+            raise BadTestsError(remote.unsupported)
         if step.is_test:
-            _say(verdict, {"passed": passed})
+            _say(verdict, {"passed": passed, "notes": [] if passed else sorted(remote.notes)})
         # A later test needs what failed to be prepared; a lost solution answers no more.
         if remote.lost or (not passed and not (step.is_test and task["all"])):
             return
 
 
 def _passes(code: CodeType, namespace: dict[str, Any]) -> bool:
-    """Raises BadTestsError and UnsupportedTestError."""
+    """Raises BadTestsError."""
     try:
         exec(code, namespace)  # noqa: S102  what this process is for
         return True
-    except UnsupportedTestError:
-        raise
     except ImportError as error:
         if error.name == "solution" or hasattr(error, "from_completion"):
             return False

@@ -31,6 +31,14 @@ def modules_used(trees: Sequence[ast.Module]) -> list[str]:
     return sorted(_module_names(nodes) - bound)
 
 
+def asks_for_types(trees: Sequence[ast.Module]) -> bool:
+    """Whether the tests use `type` only to ask for the class of something."""
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    uses = sum(isinstance(n, ast.Name) and n.id == "type" for n in nodes)
+    calls = [n for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "type"]
+    return uses == len(calls) and all(len(call.args) == 1 for call in calls)
+
+
 def _module_names(nodes: Sequence[ast.AST]) -> set[str]:
     """`math` of `math.sqrt(x)`, unless it is also called or read by itself."""
     bases = [n.value.id for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)]

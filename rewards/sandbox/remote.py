@@ -1,25 +1,28 @@
-"""The judge's view of a solution: its plain values as they are, everything else by proxy.
+"""The judge's side of the conversation with a solution."""
 
-A proxy has no arithmetic and no order, and equals no plain value, whatever its class says: only questions whose answer
-is plain data count. Two objects of the solution's are equal if the solution says so.
-"""
-
-import builtins
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
-from rewards.sandbox.codec import CALLBACK, OBJECT, Channel, ProtocolError, decode, encode
+from rewards.sandbox.channel import Channel, ProtocolError
+from rewards.sandbox.codec import (
+    CALLBACK,
+    CLASS,
+    CONTAINER,
+    COROUTINE,
+    ERROR,
+    OBJECT,
+    SUBCLASS,
+    decode,
+    encode,
+)
+from rewards.sandbox.errors import Errors, nearest_builtin
+from rewards.sandbox.handing import UnsupportedTestError, change, refer
+from rewards.sandbox.own import Proxy, container_type, kept_type
 
-READABLE = ("__name__", "__doc__")
-
-
-class UnsupportedTestError(Exception):
-    """A test hands over what cannot travel: the test's fault, not the solution's."""
-
-
-class CompletionError(Exception):
-    """The solution raised an exception that is no built-in one."""
+HANDED = "an operator on one of the program's objects was given what cannot be handed over"
+FROM_TESTS = ("call", "setattr")
+"""Operations whose arguments a test chose for an object of the solution's; others also meet a misplaced object."""
 
 
 class LostError(BaseException):
@@ -33,11 +36,27 @@ class Remote:
         self.channel = channel
         self.deadline = 0.0
         self.lost = False
+        self.unsupported: str | None = None
+        self.notes: set[str] = set()
+        """Why a test may have failed that a right program would have passed; never the solution's own words."""
+        self.runs = 0
+        """Grows whenever the solution may have changed its objects."""
+        self.errors = Errors(self)
         self._callbacks: list[Callable[..., Any]] = []
+        self._raised: list[Exception] = []
+        self._objects: dict[tuple[str, int], Any] = {}
 
     def start(self, limit_s: float) -> None:
         """Give the solution `limit_s` seconds from now."""
         self.deadline = time.monotonic() + limit_s
+
+    def note(self, text: str) -> None:
+        self.notes.add(text)
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Nobody can run these tests."""
+        self.unsupported = reason
+        raise UnsupportedTestError(reason)
 
     def loaded(self) -> bool:
         """Whether the solution's own code ran through; to be asked first."""
@@ -53,17 +72,22 @@ class Remote:
         return self._value(self._exchange({"operation": "get", "name": name}))
 
     def ask(self, operation: str, *arguments: Any, **keywords: Any) -> Any:
-        """One of solution.OPERATIONS. Raises what it raised there."""
-        answer = self._exchange(
-            {
-                "operation": operation,
-                "arguments": [self._encode(a) for a in arguments],
-                "keywords": {name: self._encode(a) for name, a in keywords.items()},
-            }
-        )
+        """One of the solution's OPERATIONS. Raises what it raised there."""
+        try:
+            wires = [self.encode(a) for a in arguments]
+            named = {name: self.encode(a) for name, a in keywords.items()}
+        except UnsupportedTestError as error:
+            if operation in FROM_TESTS:
+                self.refuse(str(error))
+            self.note(HANDED)
+            raise TypeError(HANDED) from None
+        self.runs += operation != "content"
+        answer = self._exchange({"operation": operation, "arguments": wires, "keywords": named})
+        self.runs += operation != "content"
         value = self._value(answer)
-        for position, wire in answer.get("changed", {}).items():
-            _change(arguments[int(position)], self._decode(wire))
+        handed = {**{str(place): a for place, a in enumerate(arguments)}, **keywords}
+        for place, wire in answer.get("changed", {}).items():
+            change(handed[place], self.decode(wire))
         return value
 
     def _exchange(self, question: dict[str, Any]) -> dict[str, Any]:
@@ -83,119 +107,78 @@ class Remote:
             raise LostError from error
 
     def _call_back(self, message: dict[str, Any]) -> dict[str, Any]:
+        self.runs += 1
         try:
             function = self._callbacks[message[CALLBACK]]
-            value = function(*(self._decode(a) for a in message["arguments"]))
-            return {"value": self._encode(value)}
+            arguments = [self.decode(a) for a in message["arguments"]]
+            keywords = {str(name): self.decode(a) for name, a in message["keywords"].items()}
+            return {"value": self.encode(function(*arguments, **keywords))}
+        except UnsupportedTestError as error:
+            self.refuse(str(error))
         except Exception as error:
-            return {"raised": [type(error).__name__, str(error)]}
+            self._raised.append(error)
+            return {"raised": [nearest_builtin(type(error)), str(error), len(self._raised) - 1]}
 
     def _value(self, answer: dict[str, Any]) -> Any:
+        if "again" in answer:  # an exception of a test's function, on its way back to the test
+            raise self._raised[answer["again"]]
         if "raised" not in answer:
-            return self._decode(answer.get("value"))
-        kind, text = map(str, answer["raised"])
-        error = getattr(builtins, kind, None)
-        if isinstance(error, type) and issubclass(error, Exception) and not issubclass(error, UnicodeError):
-            raise from_completion(error(text))
-        raise from_completion(CompletionError(f"{kind}: {text}"))
+            return self.decode(answer.get("value"))
+        error = self.decode([ERROR, answer["raised"]])
+        error.__dict__["from_completion"] = True  # the judge can tell it from an error of the tests
+        raise error
 
-    def _encode(self, value: Any) -> Any:
+    def encode(self, value: Any) -> Any:
         return encode(value, self._refer)
 
-    def _decode(self, wire: Any) -> Any:
-        return decode(wire, self._proxy)
+    def decode(self, wire: Any) -> Any:
+        """Raises ProtocolError."""
+        return decode(wire, self._meet)
 
-    def _proxy(self, tag: str, number: Any) -> "Proxy":
-        if tag != OBJECT or not isinstance(number, int):
-            raise ProtocolError(f"unknown tag {tag!r}")
-        return Proxy(self, number)
+    def proxy(self, number: int) -> Proxy:
+        known: Proxy = self._known(OBJECT, number, Proxy)
+        return known
+
+    def _known(self, tag: str, number: int, kind: Callable[["Remote", int], Any]) -> Any:
+        """Always the same object for the same number, so that `is` holds."""
+        found = self._objects.get((tag, number))
+        if found is None:  # not setdefault: making one may take long
+            found = self._objects[tag, number] = kind(self, int(number))
+        return found
+
+    def _meet(self, tag: str, payload: Any) -> Any:
+        if tag == OBJECT:
+            return self.proxy(payload)
+        if tag == CALLBACK:
+            return self._callbacks[payload]
+        if tag == CLASS:
+            return self.errors.value(payload)
+        if tag == ERROR:
+            return self.errors.instance(payload)
+        if tag == COROUTINE:
+            return self._await(self.proxy(payload))
+        if tag == CONTAINER:
+            number, defined = payload
+            return self._known(tag, number, container_type(frozenset(defined)))
+        if tag == SUBCLASS:
+            number, wire, defined = payload
+            return self._known(tag, number, lambda *_: self._kept(number, self.decode(wire), frozenset(defined)))
+        raise ProtocolError(f"unknown tag {tag!r}")
+
+    def _kept(self, number: int, value: Any, defined: frozenset[str]) -> Any:
+        base: type = type(value)
+        kind = kept_type(base, defined)
+        kept = kind.__new__(kind, value)
+        object.__setattr__(kept, "_sandbox_remote", self)
+        object.__setattr__(kept, "_sandbox_number", number)
+        return kept
+
+    async def _await(self, coroutine: Proxy) -> Any:
+        return self.ask("await", coroutine)
 
     def _refer(self, value: Any) -> list[Any]:
-        if type(value) is Proxy:
-            return [OBJECT, object.__getattribute__(value, "_number")]
-        if callable(value) and not isinstance(value, type):
-            self._callbacks.append(value)
-            return [CALLBACK, len(self._callbacks) - 1]
-        raise UnsupportedTestError(
-            f"a test hands the solution an object of class {type(value).__name__}; only plain data (numbers, strings, "
-            "lists, tuples, sets, dicts, bytes) and functions can be handed over"
-        )
+        return refer(value, self._register)
 
-
-def from_completion(error: Exception) -> Exception:
-    """Marked, so that the judge can tell it from an error of the tests."""
-    error.__dict__["from_completion"] = True
-    return error
-
-
-def _change(argument: Any, new: Any) -> None:
-    """Do in place to our argument what the solution did to its copy."""
-    if type(new) is not type(argument):
-        raise ProtocolError("an argument changed its type")
-    if isinstance(argument, (list, bytearray)):
-        argument[:] = new
-    else:
-        argument.clear()
-        argument.update(new)
-
-
-class Proxy:
-    """An object of the solution's."""
-
-    def __init__(self, remote: Remote, number: int) -> None:
-        object.__setattr__(self, "_remote", remote)
-        object.__setattr__(self, "_number", number)
-
-    def _ask(self, operation: str, *arguments: Any, **keywords: Any) -> Any:
-        remote: Remote = object.__getattribute__(self, "_remote")
-        return remote.ask(operation, self, *arguments, **keywords)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name not in READABLE:  # NumPy would follow the address in __array_interface__
-            raise AttributeError(name)
-        return self._ask("getattr", name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self._ask("setattr", name, value)
-
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        return self._ask("call", *arguments, **keywords)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._ask("getitem", key)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self._ask("setitem", key, value)
-
-    def __len__(self) -> int:
-        return int(self._ask("len"))
-
-    def __iter__(self) -> Iterator[Any]:
-        iterator = self._ask("iter")
-        if type(iterator) is not Proxy:
-            raise TypeError("the solution's __iter__ gave no iterator")
-        return iterator
-
-    def __next__(self) -> Any:
-        return self._ask("next")
-
-    def __str__(self) -> str:
-        return str(self._ask("str"))
-
-    def __repr__(self) -> str:
-        return str(self._ask("repr"))
-
-    def __eq__(self, other: object) -> bool:
-        if type(other) is not Proxy:
-            return False
-        same = object.__getattribute__(self, "_number") == object.__getattribute__(other, "_number")
-        return same or self._ask("equal", other) is True
-
-    def __hash__(self) -> int:
-        return hash(object.__getattribute__(self, "_number"))
-
-    def __instancecheck__(self, instance: Any) -> bool:
-        return (
-            type(instance) is Proxy
-            and object.__getattribute__(instance, "_remote").ask("isinstance", instance, self) is True
-        )
+    def _register(self, function: Callable[..., Any]) -> int:
+        self._callbacks.append(function)
+        return len(self._callbacks) - 1

@@ -5,30 +5,19 @@ Nothing here is trusted once that code has begun: it may change all of this, and
 
 import atexit
 import builtins
-import operator
 import os
 import sys
 import threading
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from rewards.sandbox.codec import CALLBACK, MUTABLE, OBJECT, Channel, decode, encode
+from rewards.sandbox import arrays
+from rewards.sandbox.channel import Channel
+from rewards.sandbox.codec import CALLBACK, MUTABLE
+from rewards.sandbox.objects import Objects
+from rewards.sandbox.operations import OPERATIONS
 
-OPERATIONS: dict[str, Callable[..., Any]] = {
-    "call": lambda function, *args, **kwargs: function(*args, **kwargs),
-    "getattr": getattr,
-    "setattr": setattr,
-    "getitem": operator.getitem,
-    "setitem": operator.setitem,
-    "len": len,
-    "iter": iter,
-    "next": next,
-    "str": str,
-    "repr": repr,
-    "isinstance": isinstance,
-    "equal": lambda one, other: bool(one == other),
-}
+AGAIN = "_sandbox_again"
 
 
 def run_script(source: int, stdin: int, stdout: int) -> int:
@@ -57,7 +46,7 @@ def serve(source: int, socket: int) -> int:
         server.namespace = vars(_run(_read(source), "solution"))
         server.channel.send({"value": None})
     except BaseException as error:
-        server.channel.send(_raised(error))
+        server.channel.send(server.raised(error))
     while (message := server.channel.receive()) is not None:
         server.channel.send(server.answer(message))
     return 0
@@ -77,52 +66,49 @@ def _run(source: bytes, name: str) -> ModuleType:
 
 
 class _Server:
-    """The names that the code defines, and the objects that the judge knows by number."""
+    """Answers questions about the names that the code defines and the objects that came of them."""
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self.namespace: dict[str, Any] = {}
-        self.objects: dict[int, Any] = {}
+        self.objects = Objects(self.call_back)
 
     def answer(self, message: dict[str, Any]) -> dict[str, Any]:
-        """{"value", "changed"}: the result, and the positional arguments that were changed in place. Or {"raised"}."""
+        """{"value", "changed"}: the result, and the arguments that were changed in place. Or raised()."""
         try:
             if message["operation"] == "get":
-                return {"value": self.encode(self.namespace[message["name"]])}
-            arguments = [self.decode(wire) for wire in message["arguments"]]
-            keywords = {name: self.decode(wire) for name, wire in message["keywords"].items()}
-            value = self.encode(OPERATIONS[message["operation"]](*arguments, **keywords))
-            after = {n: self.encode(a) for n, a in enumerate(arguments) if isinstance(a, MUTABLE)}
-            return {"value": value, "changed": {n: w for n, w in after.items() if w != message["arguments"][n]}}
+                return {"value": self.objects.encode(self.namespace[message["name"]])}
+            wires = {**{str(n): w for n, w in enumerate(message["arguments"])}, **message["keywords"]}
+            handed = {place: self.objects.decode(wire) for place, wire in wires.items()}
+            keywords = {name: handed[name] for name in message["keywords"]}
+            arguments = [handed[str(n)] for n in range(len(message["arguments"]))]
+            value = self.objects.encode(OPERATIONS[message["operation"]](*arguments, **keywords))
+            after = {place: self.objects.encode(a) for place, a in handed.items() if _is_mutable(a)}
+            return {"value": value, "changed": {place: w for place, w in after.items() if w != wires[place]}}
         except BaseException as error:
-            return _raised(error)
+            return self.raised(error)
 
-    def encode(self, value: Any) -> Any:
-        return encode(value, self._keep)
+    def raised(self, error: BaseException) -> dict[str, Any]:
+        """{"again"}: one that came from the tests. Else {"raised"}."""
+        again = vars(error).get(AGAIN)
+        return {"raised": self.objects.error(error)} if again is None else {"again": again}
 
-    def decode(self, wire: Any) -> Any:
-        return decode(wire, lambda tag, number: self.objects[number] if tag == OBJECT else self._callback(number))
-
-    def _keep(self, value: Any) -> list[Any]:
-        self.objects[id(value)] = value
-        return [OBJECT, id(value)]
-
-    def _callback(self, number: int) -> Callable[..., Any]:
+    def call_back(self, number: int, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A function of the tests': the judge runs it, and may ask us for something meanwhile."""
+        encode = self.objects.encode
+        named = {name: encode(a) for name, a in keywords.items()}
+        self.channel.send({CALLBACK: number, "arguments": [encode(a) for a in arguments], "keywords": named})
+        while (message := self.channel.receive()) is not None and "operation" in message:
+            self.channel.send(self.answer(message))
+        if message is None:
+            os._exit(0)
+        if "raised" in message:
+            kind, text, again = message["raised"]
+            error = getattr(builtins, kind)(text) if kind != "StopIteration" else StopIteration()
+            setattr(error, AGAIN, again)
+            raise error
+        return self.objects.decode(message["value"])
 
-        def callback(*args: Any) -> Any:
-            self.channel.send({CALLBACK: number, "arguments": [self.encode(a) for a in args]})
-            while (message := self.channel.receive()) is not None and "operation" in message:
-                self.channel.send(self.answer(message))
-            if message is None:
-                os._exit(0)
-            if "raised" in message:
-                kind, text = message["raised"]
-                raise getattr(builtins, kind, Exception)(text)
-            return self.decode(message["value"])
 
-        return callback
-
-
-def _raised(error: BaseException) -> dict[str, Any]:
-    return {"raised": [type(error).__name__, str(error)]}
+def _is_mutable(value: Any) -> bool:
+    return type(value) in MUTABLE or arrays.pack(value) is not None

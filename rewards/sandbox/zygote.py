@@ -119,8 +119,9 @@ def _inmate(request: dict[str, Any], limits: Limits, descriptors: list[int], sup
     """Never returns."""
     code = 1
     try:
-        _close_all_but({0, 1, 2, supervisor.fileno(), *descriptors})
+        _close_all_but({supervisor.fileno(), *descriptors})
         try:
+            _open_standard_streams()
             lock_in(limits)
             if request["filtered"]:
                 install_filter()
@@ -134,6 +135,13 @@ def _inmate(request: dict[str, Any], limits: Limits, descriptors: list[int], sup
         code = ROLES[request["role"]](*descriptors)
     finally:
         os._exit(code)
+
+
+def _open_standard_streams() -> None:
+    """0, 1 and 2 as ends in nothing: those of the outside are closed, and the worker's log with them."""
+    for number in (0, 1, 2):
+        if os.open(os.devnull, os.O_RDWR) != number:
+            raise OSError(f"descriptor {number} is in use")
 
 
 def _close_all_but(kept: set[int]) -> None:

@@ -107,7 +107,8 @@ def _dialect_flags(p: argparse._ArgumentGroup) -> None:
         type=float,
         default=0.9,
         metavar="RATIO",
-        help="least similarity of a question that stands in the file in other words; 1: none such",
+        help="least similarity of a question with slips in several long words; with a slip in one it always counts; "
+        "1: none at all",
     )
     p.add_argument(
         "--end-text",
@@ -205,4 +206,6 @@ def read_token(name: str | None) -> str | None:
     token = os.environ.get(name, "").strip()
     if not token:
         raise StartError(f"--token-env {name}: this environment variable is unset or empty: export it")
+    if not token.isascii() or not token.isprintable():  # clients do not agree on how a header carries others
+        raise StartError(f"--token-env {name}: the token must be printable ASCII characters only")
     return token

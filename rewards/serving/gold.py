@@ -1,33 +1,27 @@
 """Gold answers from a file, by question: for clients that send a question and no gold.
 
-A question is looked for exactly, then without regard to case, white space and Unicode form, then by similarity. Similar
-is not enough: the nearest question must have the same numbers and operators, for "2 apples" and "3 apples" are alike
-and have different answers. What is not found is an error; nothing is guessed.
+A question is looked for exactly, then as gold_words.py reads it, then among those that differ by slips in long words
+alone. What is not found is an error; nothing is guessed.
 """
 
 import hashlib
 import json
-import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rapidfuzz import fuzz, process
+from rapidfuzz import process
 from rapidfuzz.distance import Levenshtein
 
 from rewards.batch import GOLD_COLUMNS
 from rewards.calling.targets import near
+from rewards.serving.gold_words import Reading, misspelt, read, words_of
 
 QUESTION_KEYS = ("question", "prompt", "problem")
 ANSWER_KEYS = GOLD_COLUMNS
 SHOWN_ROWS = 8  # in an error about the file
 REMEMBERED = 65_536  # look-ups
-SHORTEST_TYPO = 5  # characters of a question that may differ by one edit although the ratio is below the threshold
-FAR = 0.75  # ratio below which nothing can match; saves the exact ratio of most questions
-TOLD = 0.3  # ratio from which it is worked out for the message: a very long prompt would take very long
-MARKS = re.compile(r"\d+|[+*/^=<>%]")  # not "-", which has many Unicode forms
 
 
 class GoldError(Exception):
@@ -50,20 +44,26 @@ class GoldSet:
     """The rows of one file, to be asked from any thread."""
 
     def __init__(self, path: Path, sha256: str, rows: Sequence[Gold], threshold: float) -> None:
-        """`threshold`: least similarity, 1 - (insertions + deletions) / (both lengths); 1: letter by letter only."""
+        """`threshold`: least 1 - (edits) / (characters) of a question with slips in more than one word; 1: no slips."""
         self.path, self.sha256, self.rows, self.threshold = path, sha256, tuple(rows), threshold
         self._exact = {gold.question: gold for gold in reversed(rows)}  # of equal rows the first
         self._alike: dict[str, list[Gold]] = {}
+        self._framed: dict[str, dict[str, Reading]] = {}
+        self._rows_of_words: dict[str, int] = {}
+        self._words: set[str] = set()
         for gold in reversed(self._exact.values()):
-            self._alike.setdefault(normalised(gold.question), []).append(gold)
-        self._questions = list(self._alike)
+            reading = read(gold.question)
+            self._alike.setdefault(reading.plain, []).append(gold)
+            self._framed.setdefault(reading.frame, {}).setdefault(reading.plain, reading)
+            self._rows_of_words.setdefault(reading.letters, gold.row)
+            self._words.update(words_of(reading))
         self._known: dict[str, Gold] = {}
 
     def find(self, question: str) -> Gold:
-        """Raises NoGoldError, with the best similarity."""
+        """Raises NoGoldError."""
         found = self._exact.get(question) or self._known.get(question)
         if found is None:
-            found = self._search(normalised(question))
+            found = self._search(read(question))
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
             self._known[question] = found
@@ -77,26 +77,25 @@ class GoldSet:
             "threshold": self.threshold,
         }
 
-    def _search(self, question: str) -> Gold:
-        if question in self._alike:
-            return self._one_answer(self._alike[question])
-        cutoff = 100 * min(self.threshold, FAR)
-        near_ones = process.extract(question, self._questions, scorer=fuzz.ratio, score_cutoff=cutoff, limit=2)
-        if not near_ones:
-            found = process.extractOne(question, self._questions, scorer=fuzz.ratio, score_cutoff=100 * TOLD)
-            best_one = f"{found[1] / 100:.3f}" if found else f"below {TOLD:g}"
-            raise NoGoldError(f"no question in the gold file is like it (best similarity {best_one})")
-        best, score, _ = near_ones[0]
-        ratio = score / 100
-        typo = self.threshold < 1 and len(best) >= SHORTEST_TYPO and Levenshtein.distance(question, best) <= 1
-        if ratio < self.threshold and not typo:
-            words = f"best similarity {ratio:.3f}, below --gold-threshold {self.threshold:g}"
-            raise NoGoldError(f"no question in the gold file is like it ({words})")
-        if MARKS.findall(best) != MARKS.findall(question):
-            words = f"similarity {ratio:.3f}) has other numbers or operators"
-            raise NoGoldError(f"the nearest question in the gold file (row {self._alike[best][0].row}, {words}")
-        equally_near = [gold for text, other, _ in near_ones if other == score for gold in self._alike[text]]
-        return self._one_answer(equally_near)
+    def _search(self, asked: Reading) -> Gold:
+        if asked.plain in self._alike:
+            return self._one_answer(self._alike[asked.plain])
+        most = max(1, int((1 - self.threshold) * len(asked.plain)))
+        for slips in sorted({1, most}) if self.threshold < 1 else ():
+            if meant := self._misspelt(asked, slips):
+                return self._one_answer([gold for text in meant for gold in self._alike[text]])
+        if row := self._rows_of_words.get(asked.letters):
+            raise NoGoldError(f"row {row} of the gold file has the same words, but other numbers, operators or signs")
+        raise NoGoldError("no question in the gold file is the same but for white space and slips in long words")
+
+    def _misspelt(self, asked: Reading, slips: int) -> list[str]:
+        """Questions of the file from which it differs by at most so many letters, all of them slips."""
+        candidates = self._framed.get(asked.frame, {})
+        # The C loop leaves few of a large file; only those are compared word by word.
+        near_ones = process.extract_iter(
+            asked.plain, list(candidates), scorer=Levenshtein.distance, processor=None, score_cutoff=slips
+        )
+        return [text for text, _, _ in near_ones if misspelt(asked, candidates[text], self._words)]
 
     @staticmethod
     def _one_answer(candidates: Sequence[Gold]) -> Gold:
@@ -104,11 +103,6 @@ class GoldSet:
             rows = ", ".join(str(gold.row) for gold in candidates)
             raise NoGoldError(f"rows {rows} of the gold file are equally like it and have different answers")
         return candidates[0]
-
-
-def normalised(text: str) -> str:
-    """Unicode's compatible form (NFKC), without case, white space as single blanks."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def load_gold(path: Path, question_key: str | None, answer_key: str | None, threshold: float) -> GoldSet:

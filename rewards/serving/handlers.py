@@ -3,8 +3,10 @@
 import asyncio
 import hmac
 import os
+import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -45,6 +47,7 @@ from rewards.serving.settings import Settings
 
 PROTOCOL = "orchestrate-rewards/1"
 LARGE_BODY = 2**20  # bytes; from here a body is read and checked in a thread, so that /health goes on answering
+READERS = 32  # threads for that: a small request must not wait for the end of some large ones
 CLIENT_GONE = 499  # nobody reads it; it is a label of the metrics
 
 
@@ -61,6 +64,7 @@ class Handlers:
 
     def __init__(self, settings: Settings, engine: Engine) -> None:
         self.settings, self.engine, self.counters, self.metrics = settings, engine, Counters(), Metrics()
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="reader")  # long reading holds up nothing else
         self.refusals = RefusalLog(with_words=settings.log_samples)
         self.metrics.watch("rewards_queue_samples", "Samples waiting or being scored", lambda: self.counters.waiting)
         self.metrics.watch("rewards_ready", "1 when samples can be scored", lambda: float(engine.problem() is None))
@@ -141,17 +145,25 @@ class Handlers:
         request.state.arrived = True
         if problem := self.engine.problem():
             refuse(503, problem)
+        over = threading.Event()
         serving = Serving(
             functions=tuple(f for f in self.engine.functions if not f.is_hook),
             max_batch=self.settings.max_batch,
             has_hook=any(f.is_hook for f in self.engine.functions),
             golds=self.settings.golds,
             end_texts=self.settings.end_texts,
+            given_up=over.is_set,
         )
-        # Similar questions take milliseconds each, a large body takes many.
+        # A question that the gold file has in other words takes longer than one that it has; a large body takes long.
         slow = len(body) >= LARGE_BODY or (serving.golds is not None and request.state.dialect.looks_up_gold)
-        ask = self._ask
-        asked = await asyncio.to_thread(ask, request, body, serving) if slow else ask(request, body, serving)
+        try:
+            if slow:
+                loop = asyncio.get_running_loop()
+                asked = await loop.run_in_executor(self._readers, self._ask, request, body, serving)
+            else:
+                asked = self._ask(request, body, serving)
+        finally:
+            over.set()
         with self._room_for(len(asked.batch)):
             result = await unless_disconnected(request, self.scored(asked))
         dialect: Dialect = request.state.dialect

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 import traceback
 from collections.abc import Callable, Coroutine, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -14,6 +13,7 @@ from starlette.responses import Response
 from rewards.contract import Failure, FailureKind
 from rewards.json_codec import encode
 from rewards.protocols.common import Asked, refuse
+from rewards.running.output import stderr
 from rewards.scoring import ScoreResult
 
 RETRY_AFTER_S = 1
@@ -117,8 +117,7 @@ def say(message: str) -> None:
 
 
 def _write(text: str) -> None:
-    sys.stderr.write(text)
-    sys.stderr.flush()
+    stderr.write(text.encode(errors="backslashreplace"))
 
 
 def package_version() -> str:

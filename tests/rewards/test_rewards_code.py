@@ -159,7 +159,8 @@ BAD_TESTS: list[tuple[Any, str | None, str]] = [
     (4, None, "4"),
     ([{"input": "1"}], None, "output"),
     ({"inputs": ["1"], "outputs": []}, None, "one length"),
-    ({"inputs": [[1]], "outputs": [2], "fn_name": "f"}, None, "fn_name"),
+    ({"inputs": [[1]], "outputs": [2], "fn_name": "f()"}, None, r"f\(\)"),
+    ({"inputs": [[1]], "outputs": ["2"]}, None, "stdin"),
 ]
 
 

@@ -13,8 +13,14 @@ import pytest
 import requests
 from reward_server import RunningServer, launch
 
-from rewards.protocols.common import RequestError
+from rewards.calling.adapters import bind
+from rewards.calling.describe import FunctionInfo, describe
+from rewards.contract import spec_from_mapping
+from rewards.protocols import align_anything
+from rewards.protocols.common import RequestError, Serving
 from rewards.protocols.openrlhf import completion_of
+from rewards.serving.flags import StartError, read_token
+from rewards.serving.gold import Gold, GoldSet
 
 P1, HALF, PRICE = "What is 1+1?", "Half as a fraction?", "Price?"
 GOLDS = [
@@ -32,6 +38,12 @@ def groups(completions): return [1.0] * len(completions)
 def scored(completions, log_extra):
     log_extra("words", [len(c.split()) for c in completions])
     return [True] * len(completions)
+def optional(prompts, completions, solution=None, target=0.5, **kwargs):
+    assert target == 0.5
+    return [float(c == s) for c, s in zip(completions, solution or [None] * len(completions))]
+def needed(completions, ground_truth): return [float(c == g) for c, g in zip(completions, ground_truth)]
+def labelled(args, sample): return float(sample.response == sample.label)
+def half(completions): return [0.5] * len(completions)
 """
 
 
@@ -59,6 +71,12 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Runn
         "none": ["--function", "mine.py:none_for_b", "--function", "mine.py:scored", "--on-error", "mask"],
         "raises": ["--function", "mine.py:raises_on_b", "--on-error", "mask"],
         "two": ["--function", "mine.py:two"],
+        "columns": [a for f in ("optional", "needed", "labelled") for a in ("--function", f"mine.py:{f}")],
+        "optional": ["--function", "mine.py:optional", *gold],
+        "only": [
+            *("--function", "mine.py:half"),
+            *("--function", spec("mine.py:labelled", only={"source": ["mbpp"]})),
+        ],
         "groups": ["--function", spec("mine.py:groups", granularity="group")],
     }
     running = {name: launch(*args, cwd=folder) for name, args in commands.items()}
@@ -164,16 +182,16 @@ def test_align_anything_faults(servers: dict[str, RunningServer]) -> None:
     assert other.headers["allow"] == "POST"
     _, unknown = ask(servers["math"], "/get_reward", {"prompts": [P1, "Who wrote Faust?"], "responses": ["a", "b"]})
     assert unknown["errors"][0]["index"] == 1
-    assert "best similarity 0." in unknown["error"]
+    assert "no question in the gold file is the same" in unknown["error"]
 
 
 def test_gold_of_a_question_in_other_words(servers: dict[str, RunningServer]) -> None:
     right = tagged(r"\boxed{2}")
-    for prompt in ("What is 1+1", " what  IS １+1?\n", "Wat is 1+1?", "What is 1+1?!"):
+    for prompt in ("What is 1+1", " what  is １+1?\n", "Wat is 1+1?", "What is 1+1?!"):
         assert rewards(servers["math"], [prompt], [right]) == [1.5], prompt
     for prompt in ("What is 1+2?", "What is 1*1?"):  # one edit, another answer
         status, body = ask(servers["math"], "/get_reward", {"prompts": [prompt], "responses": [right]})
-        assert (status, "other numbers or operators" in body["error"]) == (400, True)
+        assert (status, "other numbers, operators or signs" in body["error"]) == (400, True)
 
 
 def test_golden_responses_count_without_a_gold_file(servers: dict[str, RunningServer]) -> None:
@@ -272,6 +290,76 @@ def test_what_a_dialect_cannot_express_is_an_error(servers: dict[str, RunningSer
     assert (status, "raises_on_b raised ValueError" in body["error"]) == (500, True)
     status, body = ask(servers["raises"], "/remote_rm", {"prompt": "p", "response": "b", "label": "a"})
     assert (status, "sample 0" in body["error"]) == (500, True)
+
+
+def test_the_gold_fills_every_column_that_a_function_reads(servers: dict[str, RunningServer]) -> None:
+    """An optional one too, and that of each calling convention; a parameter with a number is a setting."""
+    columns = servers["columns"]
+    for completion, expected in (("42", 1.0), ("43", 0.0)):
+        status, body = openrlhf(columns, [f"q{completion}"], ["q"], ["42"])
+        assert (status, body["extra_logs"]) == (200, {name: [expected] for name in ("optional", "needed", "labelled")})
+        body = {"prompt": "q", "response": completion, "label": "42"}
+        assert ask(columns, "/remote_rm", body) == (200, 3 * expected)
+        assert rewards(columns, ["q"], [completion], golden_responses=["42"]) == [3 * expected]
+    assert rewards(servers["optional"], [P1], ["2"]) == [1.0]
+    status, body = ask(servers["optional"], "/get_reward", {"prompts": ["Who?"], "responses": ["2"]})
+    assert (status, "prompts[0]: no question in the gold file" in body["error"]) == (400, True)  # no silent 0
+
+
+def test_messages_that_no_model_wrote_are_the_clients_fault(servers: dict[str, RunningServer]) -> None:
+    for role, status in (("assistant", 200), ("user", 422)):
+        body = {"prompts": ["p"], "completions": [[{"role": role, "content": "4"}]], "columns": {"answer": ["4"]}}
+        code, answer = ask(servers["plain"], "/v1/score", body)
+        assert code == status, answer
+    assert (answer["error"]["index"], "none of the role assistant" in answer["error"]["message"]) == (0, True)
+
+
+def test_a_dialect_without_columns_chooses_no_samples(servers: dict[str, RunningServer]) -> None:
+    words = "labelled chooses samples by the column 'source', which this dialect does not carry: use /v1/score"
+    for label in ("mbpp", "42", None):
+        status, body = ask(servers["only"], "/remote_rm", {"prompt": "q", "response": "42", "label": label})
+        assert (status, body["error"]) == (422, words)
+    assert openrlhf(servers["only"], ["q42"], ["q"], ["mbpp"])[0] == 422
+    status, body = ask(servers["only"], "/get_reward", {"prompts": ["q"], "responses": ["a"]})
+    assert (status, body["error"]) == (400, words)
+
+
+class Counting(GoldSet):
+    asked = 0
+
+    def find(self, question: str) -> Gold:
+        self.asked += 1
+        return super().find(question)
+
+
+def described(target: str, folder: Path) -> FunctionInfo:
+    return describe(bind(spec_from_mapping({"target": target if "." not in target else f"{folder}/{target}"})))
+
+
+def test_golds_are_looked_up_only_for_who_waits_for_them(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    golds = Counting(tmp_path, "", [Gold(1, P1, "2")], 0.9)
+    body = {"prompts": [P1] * 3, "responses": ["2"] * 3}
+    for target, count in (("tags", 0), ("exact_match", 3), ("mine.py:optional", 3)):
+        golds.asked = 0
+        align_anything.parse(body, Serving(functions=(described(target, tmp_path),), max_batch=4, golds=golds))
+        assert golds.asked == count, target
+    golds.asked = 0
+    over = Serving(
+        functions=(described("exact_match", tmp_path),), max_batch=4, golds=golds, given_up=lambda: golds.asked == 1
+    )
+    with pytest.raises(RequestError) as caught:
+        align_anything.parse(body, over)
+    assert (caught.value.status, golds.asked) == (504, 1)
+
+
+def test_a_token_that_headers_do_not_carry_alike_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("T", " s3cret\n")
+    assert read_token("T") == "s3cret"
+    for token in ("s\u00e9cret", "\u5bc6", "two\nlines"):
+        monkeypatch.setenv("T", token)
+        with pytest.raises(StartError, match="--token-env T: the token must be printable ASCII"):
+            read_token("T")
 
 
 def test_info_lists_dialects_and_gold(servers: dict[str, RunningServer]) -> None:

@@ -13,10 +13,10 @@ import psutil
 import pytest
 
 from rewards.batch import Batch
-from rewards.contract import FunctionSpec
+from rewards.contract import FunctionSpec, PrepareError
 from rewards.running.pool import Pool
 from rewards.running.process import WorkerStartError
-from rewards.sandbox import probe
+from rewards.sandbox import client, probe
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is made of Linux namespaces")
 
@@ -104,6 +104,56 @@ def test_it_refuses_where_mounts_are_forbidden(tmp_path: Path) -> None:
 
 def test_it_works_for_a_plain_user(tmp_path: Path) -> None:
     assert prepared(PLAIN_USER, tmp_path) == "1234 [[1.0], [0.0]]\n"
+
+
+DESCRIPTORS = """
+import os, sys, tty
+from rewards.functions.code import code, prepare
+log = {log}
+os.write(log, b"so far.")
+os.dup2(log, 2)
+prepare(allow_execution=True)
+forge = '''
+import os, sys
+for number in range(64):
+    for do in (lambda: os.write(number, b"FORGED"), lambda: os.ftruncate(number, 0)):
+        try: do()
+        except OSError: pass
+print("FORGED", file=sys.stderr, flush=True)
+def f(x): return x
+'''
+of_tests = "import os\\nos.write(2, b'FORGED')\\nassert f(1) == 1"
+for each in ([{"input": "", "output": ""}], ["assert f(1) == 1"], of_tests):
+    code([""], [forge], [each], allow_execution=True)
+"""
+
+
+@pytest.mark.parametrize("kind", ["file", "terminal"])
+def test_the_log_of_the_worker_is_out_of_reach(kind: str, tmp_path: Path) -> None:
+    ours, theirs = os.openpty() if kind == "terminal" else (-1, os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT))
+    try:
+        subprocess.run(
+            [sys.executable, "-P", "-c", DESCRIPTORS.replace("{log}", str(theirs))],
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+            pass_fds=[theirs],
+            check=True,
+            timeout=20,
+        )
+        said = os.read(ours, 1000) if kind == "terminal" else (tmp_path / "log").read_bytes()
+    finally:
+        for number in {ours, theirs} - {-1}:
+            os.close(number)
+    assert said == b"so far."
+
+
+def test_the_probe_notices_a_descriptor_of_the_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    careless = (
+        "import rewards.sandbox.zygote as z; z._open_standard_streams = lambda: None; z._close_all_but = id; main("
+    )
+    boot = client.BOOT.replace("main(", careless)
+    monkeypatch.setattr(client, "INTERPRETER", (*client.INTERPRETER[:-1], boot))
+    with pytest.raises(PrepareError, match="descriptor 2 of the outside"):
+        probe.proven_sandbox(512 << 20, site_packages=False)
 
 
 ENDLESS = """

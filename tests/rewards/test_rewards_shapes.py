@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from rewards.asking.dialects import DIALECTS
+from rewards.batch import Batch
 from rewards.calling.loading import load
 from rewards.calling.signature import read_signature, signature_of
 from rewards.calling.targets import LoadError
@@ -55,6 +57,14 @@ def test_every_shape_scores_alike(user_file: UserFile, shape: str) -> None:
     assert scored(target).rewards == [1.0, 0.0]
     # check reads the source, the server loads the function: both see the same shape.
     assert read_signature(target) == signature_of(load(target))
+
+
+@pytest.mark.parametrize("shape", ["vime_sample", "vime_group", "align_anything", "openrlhf_list"])
+def test_the_column_label_comes_first_for_every_shape(user_file: UserFile, shape: str) -> None:
+    columns = {"answer": ["4", "5"], "label": ["2", "4"], "solution": ["7", "7"]}
+    assert scored(user_file(SHAPES[shape]) + ":f", columns).rewards == [1.0, 0.0]
+    batch = Batch(prompts=["q", "q"], completions=["2", "5"], columns=columns)
+    assert DIALECTS["openrlhf"].body(batch)["labels"] == ["2", "4"]
 
 
 def test_openrlhf_extra_logs_are_kept(user_file: UserFile) -> None:
