@@ -5,11 +5,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import requests
-
 from rewards.asking.columns import data_columns, encode_batch
-from rewards.asking.score_reply import RewardError, ScoreReply, parse_reply
-from rewards.asking.transport import FIRST_PAUSE_S, HTTP_OK, HTTP_UNAVAILABLE, Transport, is_loopback
+from rewards.asking.exchange import NoAnswerError, is_loopback
+from rewards.asking.refusal import FIRST_PAUSE_S
+from rewards.asking.score_reply import Described, RewardError, ScoreReply, parse_functions, parse_reply
+from rewards.asking.transport import HTTP_OK, HTTP_UNAVAILABLE, Transport
 from rewards.batch import Text
 from rewards.calling.targets import near
 
@@ -35,12 +35,12 @@ class RewardClient:
         self.base_url, self.timeout_s = self._transport.base_url, timeout_s
 
     def health(self) -> bool:
-        """Whether the server is ready to score. Never raises; waits for nothing."""
+        """Whether the server is ready to score now. Never raises; asks once, and takes `timeout_s` at most."""
         try:
-            status = self._transport.session.get(self.base_url + "/health", timeout=self.timeout_s).status_code
-        except requests.RequestException:
+            reply = self._transport.exchange.ask("GET", self.base_url + "/health", None, self.timeout_s)
+        except NoAnswerError:
             return False
-        return status == HTTP_OK
+        return reply.status == HTTP_OK
 
     def info(self) -> dict[str, Any]:
         """What the server says about itself and its functions. Raises RewardError."""
@@ -67,7 +67,7 @@ class RewardClient:
         return parse_reply(self._transport.call("POST", "/v1/score", body), len(prompts))
 
     def close(self) -> None:
-        self._transport.session.close()
+        self._transport.exchange.close()
 
 
 class RemoteReward:
@@ -122,7 +122,11 @@ class RemoteReward:
         if self.function is None:
             return reply.rewards
         # A sample on which another function failed has no reward at all: TRL would take this part for the whole.
-        component = reply.components[self.function]
+        component = reply.components.get(self.function)
+        if component is None:
+            raise RewardError(
+                f"{self.url}: the reply has no rewards of {self.function!r} (of {list(reply.components)})"
+            )
         return [None if total is None else part for part, total in zip(component, reply.rewards, strict=True)]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -138,10 +142,10 @@ class RemoteReward:
         if getattr(local, "pid", None) != os.getpid():
             client = RewardClient(self.url, self._read_token(), self.timeout_s)
             functions = self._functions(client)
-            names = [str(f["name"]) for f in functions if f["shape"] != "post_process"]
+            names = [f.name for f in functions if f.shape != "post_process"]
             if self.function is not None and self.function not in names:
                 raise RewardError(f"{self.url} has no reward function {self.function!r}{near(self.function, names)}")
-            local.wants_ids = any(f["wants_completion_ids"] for f in functions)
+            local.wants_ids = any(f.wants_completion_ids for f in functions)
             local.client, local.pid = client, os.getpid()
         found: RewardClient = local.client
         return found
@@ -154,11 +158,12 @@ class RemoteReward:
             raise RewardError(f"the environment variable {self._token_env} is unset or empty: it holds the token")
         return token
 
-    def _functions(self, client: RewardClient) -> list[dict[str, Any]]:
-        functions = client.info().get("functions")
-        if not isinstance(functions, list) or not all("wants_completion_ids" in f for f in functions):
-            raise RewardError(f"{self.url} is no reward server of this version: its /info lists no functions of ours")
-        return functions
+    def _functions(self, client: RewardClient) -> list[Described]:
+        info = client.info()
+        try:
+            return parse_functions(info)
+        except RewardError as error:
+            raise RewardError(f"{self.url}: {error}") from error
 
     def _group_ids(self, prompts: Sequence[Text]) -> list[int] | None:
         size = self.num_generations

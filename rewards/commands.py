@@ -16,6 +16,7 @@ from rewards.checking.proving import check
 from rewards.checking.report import check_json, check_text, probe_json, probe_text
 from rewards.checking.rows import RowsError, read_rows
 from rewards.contract import GRANULARITIES, SHAPES, FunctionSpec, SpecError, spec_from_mapping
+from rewards.printing import say
 from rewards.probing.http import Asker
 from rewards.probing.probe import probe
 from rewards.probing.route import Pair
@@ -78,7 +79,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -P -m rewards") 
         args = parser(prog).parse_args(argv)
         return _check(args) if args.verb == "check" else _probe(args)
     except UsageError as error:
-        print(f"{prog}: {error}", file=sys.stderr)
+        say(f"{prog}: {error}", sys.stderr)
         return USAGE
     except SystemExit as end:  # argparse after --help
         return int(end.code or 0)
@@ -144,7 +145,7 @@ def _probe(args: argparse.Namespace) -> int:
 def _say(text: str) -> None:
     """`| head -1` closes the pipe: the exit code must not suffer."""
     try:
-        print(text, flush=True)
+        say(text, sys.stdout)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still to come, at exit too
 

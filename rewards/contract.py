@@ -18,6 +18,7 @@ FailureKind = Literal["contract", "input", "exception", "timeout", "crash", "una
 GRANULARITIES: tuple[str, ...] = get_args(Granularity)
 SHAPES: tuple[Shape, ...] = get_args(Shape)
 LONGEST_VALUE = 200  # characters of a repr in an error: enough to recognise, too few to flood a log
+LONGEST_MESSAGE = 4000  # characters of an exception's message
 
 
 class SpecError(ValueError):
@@ -100,6 +101,8 @@ class Failure:
     value: str | None = None
     """repr of what the function returned, where that is the problem."""
     kind: FailureKind = "contract"
+    exception: str | None = None
+    """The name of the exception's type, where the function raised one."""
 
 
 @dataclass(frozen=True)
@@ -134,15 +137,32 @@ class Checked:
 def short_repr(value: object) -> str:
     """repr that survives a broken __repr__ and ends after LONGEST_VALUE characters."""
     try:
-        text = repr(value)
+        text = str.__str__(repr(value))  # exactly a str, also where __repr__ gave a subclass
     except Exception as error:
         text = f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
     return text if len(text) <= LONGEST_VALUE else text[:LONGEST_VALUE] + "..."
 
 
+def plain_text(value: object) -> str:
+    """str() that gives exactly a str, and survives a broken __str__."""
+    try:
+        return str.__str__(str(value))
+    except Exception:
+        return short_repr(value)
+
+
+def text_of_error(error: BaseException) -> str:
+    """The message of an exception that somebody else's code raised: of any length, or none because __str__ raises."""
+    try:
+        text = str.__str__(str(error))
+    except Exception as broken:
+        return f"<its __str__ raised {type(broken).__name__}>"
+    return text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]}... ({len(text)} characters)"
+
+
 def check_returned(function: str, key: str | None, raw: object, indices: Sequence[int]) -> Checked:
     """Hold what `function` returned for the samples `indices` against the contract."""
-    if key is None and isinstance(raw, list) and len(raw) == len(indices) and _are_finite_floats(raw):
+    if key is None and type(raw) is list and len(raw) == len(indices) and _are_finite_floats(raw):
         return Checked(raw[:], {}, [])
     items = _as_items(raw, len(indices))
     if isinstance(items, Odd) or len(items) != len(indices):
@@ -150,17 +170,21 @@ def check_returned(function: str, key: str | None, raw: object, indices: Sequenc
         where = f"sample {indices[0]}" if len(indices) == 1 else f"{len(indices)} samples"
         message = f"{function} returned {odd.got} for {where}, expected {odd.expected}"
         index = indices[0] if len(indices) == 1 else None
-        failure = Failure(function=function, index=index, message=message, value=short_repr(raw))
+        shown = None if isinstance(raw, Odd) else short_repr(raw)
+        failure = Failure(function=function, index=index, message=message, value=shown)
         return Checked([None] * len(indices), {}, [failure])
     checked = Checked([], {}, [])
     for position, (index, item) in enumerate(zip(indices, items, strict=True)):
-        value, problem = _reward(item, key)
+        try:
+            value, problem = _reward(item, key)
+            if problem is None and isinstance(item, Mapping):
+                _collect_logs(item, key, checked.logs, position, len(indices))
+        except Exception as error:  # a mapping of its own kind
+            value, problem = None, _unreadable(item, error)
         checked.values.append(value)
         if problem:
             message = f"{function} returned {problem} for sample {index}"
             checked.failures.append(Failure(function=function, index=index, message=message, value=short_repr(item)))
-        elif isinstance(item, Mapping):
-            _collect_logs(item, key, checked.logs, position, len(indices))
     return checked
 
 
@@ -173,10 +197,13 @@ def _as_items(raw: object, count: int) -> list[Any] | Odd:
     """The items of an ordered return value, or what came instead."""
     if isinstance(raw, Odd):
         return raw
-    if isinstance(raw, (list, tuple)):
-        return list(raw)
-    if getattr(raw, "ndim", None) == 1 and hasattr(raw, "tolist"):  # a NumPy array or a tensor
-        return list(raw.tolist())
+    try:
+        if isinstance(raw, (list, tuple)):
+            return list(raw)
+        if getattr(raw, "ndim", None) == 1 and hasattr(raw, "tolist"):  # a NumPy array or a tensor
+            return list(raw.tolist())
+    except Exception as error:  # a sparse tensor, one without data, a list of its own kind
+        return Odd(_unreadable(raw, error), f"a list of {count}")
     return Odd(f"a {type(raw).__name__}", f"a list of {count}")
 
 
@@ -186,9 +213,9 @@ def _reward(item: object, key: str | None) -> tuple[float | None, str | None]:
         return None, None
     if isinstance(item, Mapping):
         if key is None:
-            return None, f"a dict, but no `key` is configured (it has {[str(k) for k in item]})"
+            return None, f"a dict, but no `key` is configured (it has {_keys(item)})"
         if key not in item:
-            return None, f"a dict without the configured key {key!r} (it has {[str(k) for k in item]})"
+            return None, f"a dict without the configured key {key!r} (it has {_keys(item)})"
         return (None, None) if item[key] is None else finite_number(item[key])
     if key is not None:
         return None, f"a {type(item).__name__}, but key {key!r} is configured, so a dict was expected"
@@ -197,14 +224,16 @@ def _reward(item: object, key: str | None) -> tuple[float | None, str | None]:
 
 def finite_number(item: object) -> tuple[float | None, str | None]:
     """(value, None) or (None, what is wrong with the item)."""
-    if getattr(item, "shape", None) == () and hasattr(item, "item"):  # a NumPy scalar or a 0-d tensor
-        item = item.item()
-    if not isinstance(item, Real):
-        return None, f"a {type(item).__name__} instead of a number"
     try:
+        if getattr(item, "shape", None) == () and hasattr(item, "item"):  # a NumPy scalar or a 0-d tensor
+            item = item.item()
+        if not isinstance(item, Real):
+            return None, f"a {type(item).__name__} instead of a number"
         value = float(item)
     except OverflowError:
         return None, "a number beyond the range of a float"
+    except Exception as error:
+        return None, _unreadable(item, error)
     return (value, None) if math.isfinite(value) else (None, "NaN" if math.isnan(value) else "an infinite number")
 
 
@@ -212,4 +241,13 @@ def _collect_logs(item: Mapping[Any, Any], key: str | None, logs: dict[str, list
     for name, entry in item.items():
         value, problem = finite_number(entry)
         if name != key and problem is None:
-            logs.setdefault(str(name), [None] * count)[at] = value
+            logs.setdefault(plain_text(name), [None] * count)[at] = value
+
+
+def _keys(item: Mapping[Any, Any]) -> str:
+    return short_repr([plain_text(key) for key in item])
+
+
+def _unreadable(item: object, error: Exception) -> str:
+    words = text_of_error(error)[:LONGEST_VALUE].partition("\n")[0]
+    return f"a {type(item).__name__} that raised {type(error).__name__} when it was read" + (words and f" ({words})")

@@ -3,14 +3,14 @@
 Whoever talks to a server that is not ours (the built-in `remote`, `reward probe`) takes both from here.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rewards.asking.score_reply import RewardError, parse_reply
-from rewards.batch import Batch, gold_column
-from rewards.functions.text import question_of, text_of
+from rewards.asking.score_reply import RewardError, json_number, parse_reply
+from rewards.batch import Batch, golds_of
+from rewards.contract import short_repr
+from rewards.functions.text import conversation_of, question_of, text_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,10 +32,9 @@ class Dialect:
     """What else the reply says per sample; only for replies that `parse` accepts."""
 
 
-def labels_of(batch: Batch) -> list[Any]:
-    """Column `label`, else the first column that usually holds the gold answer; None for each sample without one."""
-    name = "label" if "label" in batch.columns else gold_column(batch.columns)
-    return [None] * len(batch) if name is None else list(batch.columns[name])
+def _labels(batch: Batch) -> list[Any]:
+    golds = golds_of(batch)
+    return [None] * len(batch) if golds is None else golds
 
 
 def _native_body(batch: Batch) -> dict[str, Any]:
@@ -61,7 +60,7 @@ def _native_logs(reply: Any, count: int) -> dict[str, list[Any]]:
         words: list[str | None] = [None] * count
         for error in parsed.errors:
             hit = range(count) if error.get("index") is None else [error["index"]]
-            words = [str(error.get("message")) if i in hit else said for i, said in enumerate(words)]
+            words = [error["message"] if i in hit else said for i, said in enumerate(words)]
         logs["remote_error"] = words
     return logs
 
@@ -76,10 +75,10 @@ def _align_anything_body(batch: Batch) -> dict[str, Any]:
 
 def _openrlhf_body(batch: Batch) -> dict[str, Any]:
     """`query` is prompt and completion in one text; without their tokenizer, messages have no template around them."""
-    prompts = [text_of(prompt) for prompt in batch.prompts]
+    prompts = [conversation_of(prompt) for prompt in batch.prompts]
     completions = [text_of(completion) for completion in batch.completions]
     queries = [prompt + completion for prompt, completion in zip(prompts, completions, strict=True)]
-    return {"query": queries, "prompts": prompts, "labels": labels_of(batch)}
+    return {"query": queries, "prompts": prompts, "labels": _labels(batch)}
 
 
 def _rewards_parse(reply: Any, count: int) -> list[Any]:
@@ -99,7 +98,7 @@ def _openrlhf_logs(reply: Any, count: int) -> dict[str, list[Any]]:
 
 
 def _remote_rm_body(batch: Batch) -> dict[str, Any]:
-    (prompt,), (completion,), (label,) = batch.prompts, batch.completions, labels_of(batch)
+    (prompt,), (completion,), (label,) = batch.prompts, batch.completions, _labels(batch)
     return {"prompt": prompt, "response": text_of(completion), "label": label}
 
 
@@ -119,9 +118,10 @@ def _object(reply: Any) -> Mapping[str, Any]:
 
 def finite(value: Any, sample: int) -> float:
     """The number that a server gave to a sample. Raises RewardError for anything else, true and false included."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise RewardError(f"the reply holds {value!r} for sample {sample} instead of a finite number")
-    return float(value)
+    number = json_number(value)
+    if number is None:
+        raise RewardError(f"the reply holds {short_repr(value)} for sample {sample} instead of a finite number")
+    return number
 
 
 def _per_sample(columns: Mapping[str, Any], count: int) -> dict[str, list[Any]]:

@@ -4,24 +4,19 @@ What can help: no connection, one that broke, 503 (after the server's Retry-Afte
 4xx, a 500, and a 504 with a JSON error come from the reward server itself and would only come again.
 """
 
-import json
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-import requests
-import urllib3
-
+from rewards.asking.exchange import Exchange, NoAnswerError, NoConnectionError, Reply
+from rewards.asking.refusal import FIRST_PAUSE_S, decode_reply, own_words, retry_after_s, shown
 from rewards.asking.score_reply import RewardError
-from rewards.asking.transport import FIRST_PAUSE_S, HTTP_OK, HTTP_UNAVAILABLE, Transport, retry_after_s
+from rewards.asking.transport import HTTP_OK, HTTP_UNAVAILABLE
 
 LONGEST_PAUSE_S = 5.0  # unless the server asks for a longer one
 GATEWAY = (502, 504)
-SHOWN = 300  # characters of a reply in an error
-CHUNK_BYTES = 65536
-MAX_REPLY_BYTES = 64 * 2**20
 
 T = TypeVar("T")
 
@@ -64,63 +59,36 @@ class Forwarder:
             pause = min(2 * pause, LONGEST_PAUSE_S)
 
     def _attempt(self, body: bytes, read: Callable[[Any], T], deadline: float) -> T:
-        status, headers, raw = self._post(body, deadline)
-        if status != HTTP_OK:
-            raise self._refusal(status, headers, raw)
+        reply = self._post(body, deadline)
+        if reply.status != HTTP_OK:
+            raise self._refusal(reply)
         try:
-            return read(json.loads(raw))
-        except (ValueError, RecursionError) as error:
-            raise RewardError(f"{self.url} answered 200 with something that is not JSON: {_shown(raw)}") from error
+            return read(decode_reply(reply.body))
+        except ValueError as error:
+            words = f"{self.url} answered 200 with something that is not JSON: {shown(reply.body)}"
+            raise RewardError(words) from error
         except RewardError as error:
-            raise RewardError(f"{self.url}: {error}; it answered {_shown(raw)}", HTTP_OK) from error
+            raise RewardError(f"{self.url}: {error}; it answered {shown(reply.body)}", HTTP_OK) from error
 
-    def _post(self, body: bytes, deadline: float) -> tuple[int, Mapping[str, str], bytes]:
-        left_s = deadline - time.monotonic()
-        if left_s <= 0:
-            raise RewardError(f"POST {self.url}: no time left to ask")
+    def _post(self, body: bytes, deadline: float) -> Reply:
+        exchange: Exchange | None = getattr(self._local, "exchange", None)
+        if exchange is None:
+            exchange = self._local.exchange = Exchange(self.url, self._token)
         try:
-            with self._session().post(
-                self.url,
-                data=body,
-                headers=self._headers,
-                timeout=left_s,
-                stream=True,
-                allow_redirects=False,  # a redirected POST would become a GET without its samples
-            ) as response:
-                return response.status_code, response.headers, self._read(response, deadline)
-        except requests.ReadTimeout as error:  # it may still be scoring: to ask again would double its load
-            raise RewardError(f"POST {self.url}: no answer within {left_s:.3g} s") from error
-        except (requests.ConnectionError, urllib3.exceptions.HTTPError) as error:
-            raise _RetryableError(f"POST {self.url}: no connection: {error}") from error
-        except requests.RequestException as error:
+            return exchange.ask("POST", self.url, body, deadline - time.monotonic(), self._headers)
+        except NoConnectionError as error:
+            raise _RetryableError(f"POST {self.url}: {error}") from error
+        except NoAnswerError as error:  # late: it may still be scoring, and to ask again would double its load
             raise RewardError(f"POST {self.url}: {error}") from error
 
-    def _read(self, response: requests.Response, deadline: float) -> bytes:
-        """The body. A server that sends a byte now and then meets the deadline too."""
-        chunks, size = [], 0
-        while chunk := response.raw.read1(CHUNK_BYTES, decode_content=True):
-            chunks.append(chunk)
-            size += len(chunk)
-            if size > MAX_REPLY_BYTES:
-                raise RewardError(f"{self.url} answered with more than {MAX_REPLY_BYTES} bytes")
-            if time.monotonic() > deadline:
-                raise RewardError(f"POST {self.url}: its answer was not complete in time ({size} bytes came)")
-        return b"".join(chunks)
-
-    def _session(self) -> requests.Session:
-        session: requests.Session | None = getattr(self._local, "session", None)
-        if session is None:
-            session = self._local.session = Transport(self.url, self._token, 0.0).session
-        return session
-
-    def _refusal(self, status: int, headers: Mapping[str, str], raw: bytes) -> RewardError:
-        said = own_words(raw)
-        message = f"{self.url} answered {status}: {said or _shown(raw)}"
-        if status == HTTP_UNAVAILABLE:
-            return _RetryableError(message, status, retry_after_s(headers.get("Retry-After")))
-        if status in GATEWAY and said is None:
-            return _RetryableError(message, status)
-        return RewardError(message, status)
+    def _refusal(self, reply: Reply) -> RewardError:
+        said = own_words(reply.body)
+        message = f"{self.url} answered {reply.status}: {said or shown(reply.body)}"
+        if reply.status == HTTP_UNAVAILABLE:
+            return _RetryableError(message, reply.status, retry_after_s(reply.headers.get("Retry-After")))
+        if reply.status in GATEWAY and said is None:
+            return _RetryableError(message, reply.status)
+        return RewardError(message, reply.status)
 
 
 def address(url: str, path: str) -> str:
@@ -133,22 +101,3 @@ def address(url: str, path: str) -> str:
     if not usable:
         raise ValueError(f"url must be an address such as http://127.0.0.1:8008, not {url!r}")
     return url if parts.path.strip("/") else url.rstrip("/") + path
-
-
-def own_words(raw: bytes) -> str | None:
-    """The message of a JSON error body, whichever system's; None where there is none: a gateway's page."""
-    try:
-        body = json.loads(raw)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(body, Mapping):
-        return None
-    error = body.get("error", body.get("detail"))
-    if isinstance(error, Mapping) and isinstance(error.get("message"), str):
-        return str(error["message"]) + (f"; value: {error['value']}" if error.get("value") else "")
-    return None if error is None else str(error)[:SHOWN]
-
-
-def _shown(raw: bytes) -> str:
-    text = raw[: 4 * SHOWN].decode(errors="replace")
-    return text if len(text) <= SHOWN else text[:SHOWN] + "..."

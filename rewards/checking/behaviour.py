@@ -3,20 +3,20 @@
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
-from math import isclose
 from statistics import fmean
 
 from rewards.batch import Batch, plan_units
 from rewards.calling.shapes import CONVENTIONS
 from rewards.checking.judging import Tried
-from rewards.checking.proofs import Level, Proof
+from rewards.checking.order import first_difference, put_back, rearranged, shifted, shuffled
+from rewards.checking.proofs import Proof
 from rewards.contract import FunctionSpec, Granularity
 from rewards.running.pool import Pool
 
-SAME = 1e-6  # relative; a model's score may differ in its last bits from call to call
 MOST_UNITS = 12  # asked one by one
 AFFORDABLE_S = 2.0  # for each further pass over the samples; slow functions are asked about fewer
 SIDE_BY_SIDE = 4
+ORDER_FIX = "the reward must belong to the completion, not to its place or to what came before"
 TELLING_S = 0.02  # a call that is quicker says nothing about what it blocks
 
 
@@ -35,6 +35,7 @@ class Behaviour:
     seconds: float
     """What the first pass over all samples took."""
     granularity: Granularity | None = None
+    alone: list[float | None] | None = None
 
     def __post_init__(self) -> None:
         self.info = self.pool.functions[0]
@@ -56,6 +57,7 @@ class Behaviour:
         if len(self.batch) < len(self.tried.samples.batch) and self.info.granularity == "batch":
             self.first = await self._score(self.batch)  # a batch function may answer otherwise to fewer
         yield self._steady(await self._score(self.batch))
+        self.alone = await self._each_alone() if self.info.granularity != "sample" else None
         yield await self._order()
         times: list[float] = []
         async for proof in self._one_by_one(times):
@@ -71,7 +73,7 @@ class Behaviour:
         return scores.values
 
     def _steady(self, again: Sequence[float | None]) -> Proof:
-        at = _first_difference(self.first, again)
+        at = first_difference(self.first, again)
         if at is None:
             return Proof(name="deterministic", level="ok", message=f"twice the same for {len(again)} completions")
         message = f"{_shown(self.first[at])}, and asked again with the same batch {_shown(again[at])}"
@@ -79,15 +81,43 @@ class Behaviour:
         return Proof(name="deterministic", level="warning", message=message, sample=self._label(at), fix=fix)
 
     async def _order(self) -> Proof:
-        backwards = list(reversed(range(len(self.batch))))
-        values = list(reversed(await self._score(self.batch.take(backwards))))
-        at = _first_difference(self.first, values)
+        """Shuffled, and each sample alone: one that sorts, or turns its list round, gives credit to the wrong ones."""
+        order = shuffled(len(self.batch), self.group_size)
+        second = await self._score(self.batch.take(order))
+        if self.info.granularity != "sample" and self.alone is not None:
+            together = await self._score(self.batch.take(range(len(self.alone))))
+            at = first_difference(self.alone, together)
+            if at is not None and rearranged(self.alone, together):
+                words = f"{_shown(together[at])} for what gets {_shown(self.alone[at])} alone"
+                return self._misplaced(f"{words}: the rewards of a batch go to other samples than they belong to", at)
+        values = put_back(second, order)
+        at = first_difference(self.first, values)
         if at is None:
-            return Proof(name="order", level="ok", message="the same scores when the batch is turned round")
-        message = f"{_shown(self.first[at])}, and {_shown(values[at])} when the batch is turned round"
-        level: Level = "error" if self.info.granularity == "sample" else "warning"
-        fix = "the reward must belong to the completion, not to its place or to what came before"
-        return Proof(name="order", level=level, message=message, sample=self._label(at), fix=fix)
+            return Proof(name="order", level="ok", message="the same scores when the batch is shuffled")
+        message = f"{_shown(self.first[at])}, and {_shown(values[at])} when the batch is shuffled"
+        moved = shifted(self.first, second, order, self.group_size)
+        if moved or self.info.granularity == "sample":
+            return self._misplaced(message + (f": rewards are {moved}" if moved else ""), at)
+        return Proof(name="order", level="warning", message=message, sample=self._label(at), fix=ORDER_FIX)
+
+    def _misplaced(self, message: str, at: int) -> Proof:
+        return Proof(name="order", level="error", message=message, sample=self._label(at), fix=ORDER_FIX)
+
+    async def _each_alone(self) -> list[float | None] | None:
+        """Scores of the first samples, one call for each; None where it cannot be asked so, or takes too long."""
+        count = min(len(self.batch), max(1, MOST_UNITS // self.group_size) * self.group_size)
+        ends, values = time.monotonic() + AFFORDABLE_S, []
+        for sample in range(count):
+            found = await self._tried(self.batch.take([sample]))
+            if found is None or time.monotonic() > ends:
+                return None
+            values += found
+        return values
+
+    async def _tried(self, batch: Batch) -> list[float | None] | None:
+        """None where it fails: a function that compares samples may rightly want whole groups."""
+        scores = (await self.pool.score(batch))[self.spec.name]
+        return None if scores.failures else scores.values
 
     async def _one_by_one(self, times: list[float]) -> AsyncIterator[Proof]:
         """Times of single units; and for a function that gets whole batches, whether smaller units would do."""
@@ -108,12 +138,15 @@ class Behaviour:
         yield Proof(name="granularity", level="note", message=message)
 
     async def _same_in(self, smaller: Granularity) -> bool:
+        if smaller == "sample":
+            alone = self.alone
+            return alone is not None and first_difference(self.first[: len(alone)], alone) is None
         ends = time.monotonic() + AFFORDABLE_S
         for number, unit in enumerate(plan_units(self.batch, smaller, self.spec.only)[:MOST_UNITS]):
             if number >= SIDE_BY_SIDE and time.monotonic() > ends:
                 break
-            values = await self._score(self.batch.take(unit))
-            if _first_difference([self.first[i] for i in unit], values) is not None:
+            values = await self._tried(self.batch.take(unit))
+            if values is None or first_difference([self.first[i] for i in unit], values) is not None:
                 return False
         return True
 
@@ -159,13 +192,6 @@ class Behaviour:
 
     def _label(self, at: int) -> str:
         return self.tried.samples.labels[at]
-
-
-def _first_difference(one: Sequence[float | None], other: Sequence[float | None]) -> int | None:
-    for at, (a, b) in enumerate(zip(one, other, strict=True)):
-        if (a is None) != (b is None) or not isclose(a or 0.0, b or 0.0, rel_tol=SAME):
-            return at
-    return None
 
 
 def _shown(value: float | None) -> str:

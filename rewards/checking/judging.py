@@ -7,6 +7,7 @@ from typing import Any
 
 from rewards.batch import GOLD_COLUMNS
 from rewards.calling.describe import FunctionInfo
+from rewards.calling.sample import MissingParamError
 from rewards.checking.made_up import FORMS, MadeUp, Row, pairs_for, quoted
 from rewards.checking.proofs import Level, Proof
 from rewards.checking.trial import Issue
@@ -165,6 +166,8 @@ def load_proof(message: str, spec: FunctionSpec) -> Proof:
 def _fix(issue: Issue, spec: FunctionSpec) -> str:
     if issue.kind == "timeout":
         return "make it quicker, or raise the limit (--timeout-s, `reward.timeout_s`)"
+    if issue.exception == MissingParamError.__name__:
+        return "--param NAME=VALUE here, `params` in the recipe"
     if issue.kind == "input":
         return "rename the column in the rows (`data.columns` in a recipe), or bind it with --param"
     if "no `key` is configured" in issue.message:

@@ -1,6 +1,7 @@
 """What the contract test asks one function, and its failures as issues that name the sample."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rewards.batch import Batch
 from rewards.calling.signature import read_signature
@@ -47,7 +48,7 @@ class Questions:
             fewest = await self._fewest(count)
             sample = self.samples.labels[fewest - 1]
             words += f"; sample {fewest - 1} is the first that does it"
-        return self.issue(kind, words, sample, first.value or "")
+        return replace(self.issue(kind, words, sample, first.value or ""), exception=first.exception)
 
     async def _fewest(self, count: int) -> int:
         """How many samples, counted from the first, make it fail; by bisection, for each try may take the limit."""

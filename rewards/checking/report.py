@@ -15,13 +15,15 @@ WIDEST = 56  # characters of a completion in the table
 
 
 def proof_lines(proofs: Iterable[Proof]) -> Iterator[str]:
-    """One line per proof; where there is one, the fix on a line of its own."""
+    """One line per proof; where there is one, the fix on a line of its own. What others said stays indented."""
+    margin = f"  {'':<{LEVEL_WIDTH}}  {'':<{NAME_WIDTH}} "
     for proof in proofs:
         where = f" [{proof.sample}]" if proof.sample else ""
         value = f"; value: {proof.value}" if proof.value else ""
-        yield f"  {proof.level:<{LEVEL_WIDTH}}  {proof.name:<{NAME_WIDTH}} {proof.message}{where}{value}"
+        said = f"{proof.message}{where}{value}".replace("\n", f"\n{margin}")
+        yield f"  {proof.level:<{LEVEL_WIDTH}}  {proof.name:<{NAME_WIDTH}} {said}"
         if proof.fix:
-            yield f"  {'':<{LEVEL_WIDTH}}  {'':<{NAME_WIDTH}} fix: {proof.fix}"
+            yield f"{margin}fix: {proof.fix}"
 
 
 def probe_text(report: ProbeReport) -> str:
@@ -64,9 +66,8 @@ def check_text(report: CheckReport) -> str:
         ]
     if report.recipe:
         lines += ["", "for a recipe:", "", report.recipe]
-    if not report.called:
-        lines += ["", "nothing was proven: there was no row to call the function with"]
-    return "\n".join([*lines, "", _count(report.proofs)])
+    nothing = "" if report.called else "; but nothing was proven: there was no row to call the function with"
+    return "\n".join([*lines, "", _count(report.proofs) + nothing])
 
 
 def check_json(report: CheckReport) -> dict[str, Any]:

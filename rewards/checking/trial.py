@@ -49,5 +49,7 @@ class Issue:
     """repr of what the function returned, where that is the problem."""
     has_gold: bool = True
     """False: no column is known to hold the right answer, so no completion was meant to be right."""
+    exception: str | None = None
+    """The name of the exception's type, where the function raised one."""
     every_sample: bool = False
     """It is so for every sample that was tried."""

@@ -1,6 +1,5 @@
 """Asks a function about rows, the user's own and made-up ones, in the forms that it may have been written for."""
 
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +15,6 @@ from rewards.contract import FunctionSpec
 from rewards.running.pool import Pool
 from rewards.scoring import FunctionScores, input_problem
 
-RAISED = re.compile(r" raised (\w+) on ")
 LOOKING_UP = ("KeyError", "AttributeError", "IndexError", "TypeError", "ValueError", "AssertionError")
 """What a function raises that finds its row unlike what it was written for."""
 VARIANTS = (
@@ -119,8 +117,5 @@ class Trying:
 
 def _looks_up(issue: Issue, first: Row) -> bool:
     """Whether it fails at the first made-up completion already, as it would where a row is not what it expects."""
-    raised = RAISED.search(issue.message)
-    if issue.kind != "exception" or raised is None:
-        return False
     said = f"{first.label}, completion {quoted(completions_for(first)[0])}"
-    return issue.sample == said and raised[1] in LOOKING_UP
+    return issue.exception in LOOKING_UP and issue.sample == said

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rewards.asking.refusal import decode_reply
 from rewards.checking.proofs import Level, Proof
 from rewards.probing.http import Answer, Ask, Asker
 from rewards.probing.route import HTTP_OK, Pair, Route
@@ -141,7 +142,7 @@ def _judged(route: Route, fault: Fault, answer: Answer) -> tuple[Level, str]:
 def _holds_a_score(body: bytes) -> bool:
     """Whether any number stands where a client would look for rewards."""
     try:
-        raw = json.loads(body)
+        raw = decode_reply(body)
     except ValueError:
         return False
     if isinstance(raw, dict):

@@ -1,15 +1,16 @@
 """`reward probe`: asks a running reward server in every dialect, and says what a trainer would suffer from it."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from rewards.asking.dialects import DIALECTS, Dialect
+from rewards.asking.exchange import is_loopback
 from rewards.asking.forwarding import address
+from rewards.asking.refusal import decode_reply
+from rewards.asking.score_reply import RewardError, parse_functions
 from rewards.checking.proofs import Level, Proof, has_errors
-from rewards.client import is_loopback
 from rewards.probing.http import Answer, Ask, Asker
 from rewards.probing.proofs import Examined, Examiner
 from rewards.probing.route import GOLD, HTTP_OK, NEEDS_TOKEN, Pair, Reading, Route, State, state_of
@@ -93,12 +94,11 @@ def _columns(info: Answer) -> dict[str, Any]:
     if info.status != HTTP_OK:
         return {}
     try:
-        raw = json.loads(info.body)
-        functions = raw["functions"]
-        chosen = {name: values[0] for function in functions for name, values in function["only"].items() if values}
-        needed = {name: GOLD for function in functions for name in function["required_columns"]}
-    except (ValueError, KeyError, TypeError, AttributeError):
+        functions = parse_functions(decode_reply(info.body))
+    except (ValueError, RewardError):
         return {}
+    chosen = {name: values[0] for function in functions for name, values in function.only.items() if values}
+    needed = {name: GOLD for function in functions for name in function.required_columns}
     return {**needed, **chosen}
 
 

@@ -1,12 +1,13 @@
 """One route of a foreign reward server: requests in its dialect, and its replies as numbers or as what is wrong."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
-from rewards.asking.dialects import Dialect
+from rewards import json_codec
+from rewards.asking.dialects import Dialect, finite
+from rewards.asking.refusal import decode_reply
 from rewards.asking.score_reply import RewardError
 from rewards.batch import Batch
 from rewards.checking.made_up import wrong_answer
@@ -114,7 +115,7 @@ class Route:
         if answer.status != HTTP_OK:
             return Reading(None, answer.said)
         try:
-            raw = json.loads(answer.body)
+            raw = decode_reply(answer.body)
         except ValueError as error:
             return Reading(None, f"200 with a body that is no JSON ({error})")
         spoken = not isinstance(raw, dict) or "rewards" in raw or self.dialect.per_sample
@@ -147,9 +148,7 @@ def _number(item: Any) -> float:
         item = numbers[key]
     if item is None:
         raise RewardError("the reply holds null, no function there scores this pair")
-    if not math.isfinite(item):
-        raise RewardError(f"the reply holds {item!r} instead of a finite number")
-    return float(item)
+    return finite(item, 0)
 
 
 def _is_number(value: Any) -> bool:
@@ -158,12 +157,8 @@ def _is_number(value: Any) -> bool:
 
 def strict_json_problem(body: bytes) -> str | None:
     """NaN and Infinity, which Python's json reads and writes though they are no JSON."""
-
-    def refuse(literal: str) -> NoReturn:
-        raise ValueError(literal)
-
     try:
-        json.loads(body, parse_constant=refuse)
+        json_codec.decode(body)
     except ValueError as error:
         return str(error)
     return None

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 from rewards.batch import Batch
@@ -30,17 +31,26 @@ class Call:
         self._end_if_complete()
 
     def settle(self, units: Sequence[int], reply: dict[str, Any]) -> None:
-        """Keep what a worker says about these units (worker.py); nothing any more when the call has ended."""
+        """Keep what a worker says about these units (worker.py); nothing any more when the call has ended.
+
+        Raises for what no worker says, and then keeps nothing of it.
+        """
         if self.done.done():
             return
         indices = [index for unit in units for index in self.units[unit]]
+        failures = [Failure(**failure) for failure in reply["failures"]]
+        if {len(indices)} != set(map(len, (reply["values"], *reply["logs"].values()))):
+            raise ValueError(f"there are not {len(indices)} entries in each of its lists")
+        failed = set(reply["failed"])
+        if not set(map(type, reply["values"])) <= {float, NoneType} or (failed and not failed <= set(indices)):
+            raise ValueError("its values are no rewards, or those of other samples")
         for index, value in zip(indices, reply["values"], strict=True):
             self._values[index] = value
         for key, column in reply["logs"].items():
             whole = self._logs.setdefault(key, [None] * len(self.batch))
             for index, value in zip(indices, column, strict=True):
                 whole[index] = value
-        self._note(units[0], (Failure(**failure) for failure in reply["failures"]), reply["failed"])
+        self._note(units[0], failures, reply["failed"])
         self._owed.difference_update(units)
         self._end_if_complete()
 

@@ -10,12 +10,17 @@ from typing import Any
 from rewards.batch import Batch
 from rewards.calling.adapters import Bound, MissingColumnError, call
 from rewards.calling.logs import LogSink
-from rewards.contract import Failure, FailureKind, check_returned
+from rewards.contract import Failure, FailureKind, check_returned, text_of_error
+from rewards.running import forks
 
 OWN_FRAMES = (
     "rewards/running/execute.py",
     "rewards/calling/adapters.py",
     "rewards/calling/arguments.py",
+    "rewards/calling/sample.py",
+    "rewards/calling/logs.py",
+    "rewards/calling/post_process.py",
+    "rewards/contract.py",
     "rewards/running/progress.py",
 )
 Watch = Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]]
@@ -30,10 +35,12 @@ class UnitResult:
     failures: list[Failure]
 
 
-def failed_unit(function: str, indices: Sequence[int], message: str, kind: FailureKind) -> UnitResult:
+def failed_unit(
+    function: str, indices: Sequence[int], message: str, kind: FailureKind, exception: str | None = None
+) -> UnitResult:
     """A unit without any score."""
     index = indices[0] if len(indices) == 1 else None
-    failure = Failure(function=function, index=index, message=message, kind=kind)
+    failure = Failure(function=function, index=index, message=message, kind=kind, exception=exception)
     return UnitResult([None] * len(indices), {}, [failure])
 
 
@@ -54,31 +61,39 @@ def run_unit(bound: Bound, batch: Batch, indices: Sequence[int]) -> UnitResult:
 
 def run_sync_unit(bound: Bound, batch: Batch, indices: Sequence[int]) -> UnitResult:
     """The same for functions that are not async; needs no event loop, so it works inside of one."""
-    sink = LogSink(len(indices))
+    sink, depth = LogSink(len(indices)), forks.depth
     try:
         raw = call(bound, batch, sink, indices)
         if type(raw) is not list and inspect.isawaitable(raw):  # the second question takes a microsecond
             raw = asyncio.run(_wait(raw, None))
+        if forks.depth != depth:
+            forks.end_child()
+        return _checked(bound, bound.key(batch), raw, indices, sink)
     except BaseException as error:
+        if forks.depth != depth:
+            forks.end_child(error)
         return _failed_call(bound, indices, error)
-    return _checked(bound, bound.key(batch), raw, indices, sink)
 
 
 async def run_async_unit(
     bound: Bound, batch: Batch, indices: Sequence[int], limit_s: float | None, watch: Watch | None = None
 ) -> UnitResult:
     """The same on a running loop, cancelled after `limit_s` seconds. `watch` is awaited instead of what it is given."""
-    sink = LogSink(len(indices))
+    sink, depth = LogSink(len(indices)), forks.depth
     try:
         raw = call(bound, batch, sink, indices)
         if inspect.isawaitable(raw):
             waiting = _wait(raw, limit_s)
             raw = await (watch(waiting) if watch else waiting)
+        if forks.depth != depth:
+            forks.end_child()
+        return _checked(bound, bound.key(batch), raw, indices, sink)
     except BaseException as error:
+        if forks.depth != depth:
+            forks.end_child(error)
         if isinstance(error, asyncio.CancelledError) and _is_being_cancelled():
             raise
         return _failed_call(bound, indices, error)
-    return _checked(bound, bound.key(batch), raw, indices, sink)
 
 
 def _is_being_cancelled() -> bool:
@@ -94,11 +109,14 @@ class _LimitReachedError(Exception):
 async def _wait(awaitable: Any, limit_s: float | None) -> Any:
     try:
         async with asyncio.timeout(limit_s) as limit:
-            return await awaitable
-    except TimeoutError:
+            value = await awaitable
+    except Exception:
         if limit.expired():
             raise _LimitReachedError(limit_s) from None
         raise
+    if limit.expired():  # it swallowed the cancellation
+        raise _LimitReachedError(limit_s)
+    return value
 
 
 def _checked(bound: Bound, key: str | None, raw: Any, indices: Sequence[int], sink: LogSink) -> UnitResult:
@@ -117,8 +135,8 @@ def _failed_call(bound: Bound, indices: Sequence[int], error: BaseException) -> 
         return failed_unit(name, indices, str(error), "input")
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.endswith(OWN_FRAMES)]
     at = f" ({frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
-    message = f"{name} raised {type(error).__name__} on {samples(indices)}: {error}{at}"
-    return failed_unit(name, indices, message, "exception")
+    message = f"{name} raised {type(error).__name__} on {samples(indices)}: {text_of_error(error)}{at}"
+    return failed_unit(name, indices, message, "exception", type(error).__name__)
 
 
 def timeout_message(function: str, indices: Sequence[int], limit_s: float) -> str:

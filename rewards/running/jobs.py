@@ -56,10 +56,23 @@ class Message:
         return {"message": self.number, "limit_s": self.limit_s, "parts": [_part(job) for job in self.jobs]}
 
     def settle(self, reply: dict[str, Any], timed: Timed) -> None:
-        first, job = self._first[reply["part"]], self.jobs[reply["part"]]
-        job.call.settle([self.waiting.pop(first + position)[1] for position in reply["units"]], reply)
-        if reply["seconds"] is not None:
-            timed(job.call.function.name, reply["seconds"] / len(job.units))
+        """Raises WorkerDiedError for a reply that answers nothing of this message, and then keeps nothing of it."""
+        try:
+            if reply["message"] != self.number:
+                raise ValueError(f"it answers message {reply['message']}")
+            first, job, units = self._first[reply["part"]], self.jobs[reply["part"]], reply["units"]
+            numbers = {first + position for position in units}
+            known = min(units) >= 0 and max(units) < len(job.units) and numbers <= self.waiting.keys()
+            if not known or len(numbers) != len(units):
+                raise ValueError("it names units that it does not owe")
+            job.call.settle([job.units[position] for position in units], reply)
+            seconds = None if reply["seconds"] is None else float(reply["seconds"])
+        except Exception as error:  # user code has written to our pipe, in whatever form
+            raise WorkerDiedError(f"it sent a reply that cannot be its own ({type(error).__name__}: {error})") from None
+        for number in numbers:
+            del self.waiting[number]
+        if seconds is not None:
+            timed(job.call.function.name, seconds / len(job.units))
 
     def deadline(self, running: Running) -> float:
         """Until when nothing is wrong, on the clock of time.monotonic()."""
@@ -127,10 +140,11 @@ async def run_jobs(worker: WorkerProcess, jobs: Sequence[Job], limit_s: float, t
     except _LateError as late:
         worker.kill()
         return message.after_timeout(late.suspects)
-    except WorkerDiedError as death:
+    except Exception as death:  # WorkerDiedError; anything else must not take the units with it either
         worker.kill()
         suspects = message.suspects(worker.progress.read(), time.monotonic())
-        return message.after_death(suspects, str(death))
+        reason = str(death) if isinstance(death, WorkerDiedError) else f"{type(death).__name__}: {death}"
+        return message.after_death(suspects, reason)
     return []
 
 

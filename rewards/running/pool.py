@@ -12,7 +12,7 @@ from rewards.batch import Batch, plan_units
 from rewards.calling.describe import FunctionInfo, self_test_problem
 from rewards.contract import FunctionSpec
 from rewards.running.calls import Call
-from rewards.running.jobs import run_jobs
+from rewards.running.jobs import Job, run_jobs
 from rewards.running.process import WorkerProcess, WorkerStartError, start_worker
 from rewards.running.schedule import Schedule
 from rewards.scoring import FunctionScores
@@ -56,7 +56,7 @@ class Pool:
             await asyncio.gather(*attempts, return_exceptions=True)
             for attempt in attempts:
                 if not attempt.cancelled() and attempt.exception() is None:
-                    attempt.result().close()
+                    await attempt.result().closed()
             raise
         self._live = dict(enumerate(started))
         self._problem = None
@@ -123,7 +123,7 @@ class Pool:
             if old.source_sha256 != new.source_sha256:
                 problem = f"the source of {new.name} ({new.target}) changed while the server ran: restart the server"
         if problem:
-            worker.close()
+            await worker.closed()
             raise WorkerStartError(problem)
         self.functions = functions
         return worker
@@ -132,11 +132,19 @@ class Pool:
         """Feed one worker; replace it when it has gone."""
         while True:
             if jobs := await self._schedule.next(worker):
-                for job in await run_jobs(worker, jobs, self.timeout_s, self._schedule.timed):
-                    self._schedule.put_back(job)
+                await self._run(worker, jobs)
             if not worker.usable:
-                worker.close()
+                await worker.closed()
                 worker = self._live[slot] = await self._replace(slot)
+
+    async def _run(self, worker: WorkerProcess, jobs: Sequence[Job]) -> None:
+        try:
+            for job in await run_jobs(worker, jobs, self.timeout_s, self._schedule.timed):
+                self._schedule.put_back(job)
+        except Exception as error:  # a bug of ours: whoever waits must hear of it, and the slot must live on
+            worker.kill()
+            for job in jobs:
+                job.call.fail_rest(f"the pool failed: {type(error).__name__}: {error}")
 
     async def _replace(self, slot: int) -> WorkerProcess:
         """A new worker, however long it takes. While no slot has one, requests fail instead of waiting."""

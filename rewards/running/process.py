@@ -13,12 +13,15 @@ from typing import Any, cast
 
 from rewards.calling.describe import FunctionInfo
 from rewards.contract import FunctionSpec
+from rewards.running.output import stderr
 from rewards.running.progress import Progress, shared_file
 from rewards.running.wire import ReplyDecoder, encode_command
 
 WORKER_ARGV = (sys.executable, "-P", "-m", "rewards.running.worker")
 TAIL_BYTES = 4000  # of a worker's stderr, for the error that says why it ended
-STDOUT, STDERR = 1, 2
+STDOUT = 1
+EXIT_LIMIT_S = 1.0  # after a kill, or the end of the pipe
+DRAIN_S = 0.1  # after the end of the process, for the replies that are in the pipe
 
 # The workers are the parallelism: without this, each of them opens a thread per core for every small matrix.
 ONE_THREAD = dict.fromkeys(
@@ -45,18 +48,27 @@ class WorkerProcess(asyncio.SubprocessProtocol):
         self._decoder = ReplyDecoder()
         self._tail = bytearray()
         self._transport: asyncio.SubprocessTransport | None = None
+        self._closing = False
+        self._broken = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.SubprocessTransport, transport)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == STDOUT:
-            for reply in self._decoder.feed(data):
-                self._replies.put_nowait(reply)
+            self._take(data)
         else:
             self._tail = (self._tail + data)[-TAIL_BYTES:]
-            with contextlib.suppress(OSError):  # what user code prints belongs in the service's log
-                os.write(STDERR, data)
+            stderr.write(data)  # what user code prints belongs in the service's log
+
+    def _take(self, data: bytes) -> None:
+        try:
+            for reply in self._decoder.feed(data):
+                self._replies.put_nowait(reply)
+        except ValueError as error:  # user code has written to the pipe: whatever follows cannot be told apart
+            self._broken = f"the worker sent what is no reply: {error}"
+            self.kill()
+            self._replies.put_nowait(None)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         if fd == STDOUT:
@@ -67,6 +79,10 @@ class WorkerProcess(asyncio.SubprocessProtocol):
         self._kill_group()  # children of user code would keep the pipe open, and us waiting for its end
         self.usable = False
         self.exited.set()
+        if self._transport is not None and self._closing:
+            self._transport.close()
+        else:  # a child with a session of its own may keep the pipe open: what is in it is read by then
+            asyncio.get_running_loop().call_later(DRAIN_S, self._replies.put_nowait, None)
 
     @property
     def last_output(self) -> str:
@@ -100,20 +116,40 @@ class WorkerProcess(asyncio.SubprocessProtocol):
             self._kill_group()
 
     def close(self) -> None:
-        """Kill and let go of the pipes."""
+        """Kill and let go of the pipes, once it has ended: before, asyncio takes the exit code from its own watcher."""
         self.kill()
-        if self._transport is not None:
+        self._closing = True
+        if self._transport is not None and self.exited.is_set():
             self._transport.close()
+
+    async def closed(self) -> None:
+        """close(), and wait for the end; not for ever, as a process in the kernel's hands may take its time."""
+        self.close()
+        ending = asyncio.create_task(self._exit())
+        try:
+            await asyncio.shield(ending)
+        except asyncio.CancelledError:  # whoever cancels us would close the loop under asyncio's own watcher
+            await ending
+            raise
 
     def _kill_group(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
+    async def _exit(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(EXIT_LIMIT_S):  # not wait_for, which may swallow a cancellation
+                await self.exited.wait()
+
     async def _last_words(self) -> str:
-        with contextlib.suppress(TimeoutError):  # the exit code may come a moment after the end of the pipe
-            await asyncio.wait_for(self.exited.wait(), 1.0)
+        if self._broken:
+            return self._broken
+        await self._exit()  # the exit code may come a moment after the end of the pipe
         code = self._transport.get_returncode() if self._transport else None
-        how = f"was killed by signal {-code}" if code is not None and code < 0 else f"exited with code {code}"
+        if code is None:
+            how = "closed its pipe to the pool"
+        else:
+            how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
         return f"the worker {how}" + (f"; its last output: {self.last_output}" if self.last_output else "")
 
 
@@ -130,10 +166,35 @@ async def start_worker(
     specs: Sequence[FunctionSpec], hidden: Collection[str], limit_s: float
 ) -> tuple[WorkerProcess, tuple[FunctionInfo, ...]]:
     """A worker that has loaded and self-tested the functions. Raises WorkerStartError."""
-    loop = asyncio.get_running_loop()
+    try:
+        worker = await _spawn(hidden)
+    except OSError as error:
+        raise WorkerStartError(f"a worker cannot be started: {error}") from error
+    started = False
+    try:
+        worker.send({"specs": [asdict(spec) for spec in specs]})
+        answer = await worker.receive(limit_s)
+        if "fatal" in answer:
+            raise WorkerStartError(answer["fatal"])
+        functions = tuple(FunctionInfo.from_wire(raw) for raw in answer["ready"])
+        started = True
+    except TimeoutError:
+        words = f"; its last output: {worker.last_output}" if worker.last_output else ""
+        raise WorkerStartError(f"a worker did not start within {limit_s:g} s{words}") from None
+    except WorkerDiedError as error:
+        raise WorkerStartError(f"a worker did not start: {error}") from None
+    except (TypeError, KeyError) as error:
+        raise WorkerStartError(f"a worker sent what is no list of functions: {error!r}") from None
+    finally:
+        if not started:
+            await worker.closed()
+    return worker, functions
+
+
+async def _spawn(hidden: Collection[str]) -> WorkerProcess:
     fd = shared_file()
     try:
-        _, worker = await loop.subprocess_exec(
+        _, worker = await asyncio.get_running_loop().subprocess_exec(
             partial(WorkerProcess, Progress(fd)),
             *WORKER_ARGV,
             str(fd),
@@ -143,20 +204,4 @@ async def start_worker(
         )
     finally:
         os.close(fd)
-    try:
-        worker.send({"specs": [asdict(spec) for spec in specs]})
-        answer = await worker.receive(limit_s)
-    except TimeoutError:
-        worker.close()
-        words = f"; its last output: {worker.last_output}" if worker.last_output else ""
-        raise WorkerStartError(f"a worker did not start within {limit_s:g} s{words}") from None
-    except WorkerDiedError as error:
-        worker.close()
-        raise WorkerStartError(f"a worker did not start: {error}") from None
-    except BaseException:
-        worker.close()
-        raise
-    if "fatal" in answer:
-        worker.close()
-        raise WorkerStartError(answer["fatal"])
-    return worker, tuple(FunctionInfo.from_wire(raw) for raw in answer["ready"])
+    return worker

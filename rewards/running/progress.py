@@ -12,6 +12,8 @@ import types
 from collections.abc import Coroutine, Generator
 from typing import Any, NamedTuple
 
+from rewards.running import forks
+
 BETWEEN_UNITS = -1
 NO_MESSAGE = -1
 
@@ -43,8 +45,12 @@ class Progress:
     """Written by the worker, read by the pool. `fd` may be closed afterwards."""
 
     def __init__(self, fd: int) -> None:
-        self._memory = mmap.mmap(fd, LAYOUT.size)
+        self._memory: mmap.mmap | bytearray = mmap.mmap(fd, LAYOUT.size)
         self._message = NO_MESSAGE
+
+    def disown(self) -> None:
+        """In a forked child of the worker: what it does is nobody's progress."""
+        self._memory = bytearray(LAYOUT.size)
 
     def begin(self, message: int) -> None:
         self._message = message
@@ -57,6 +63,7 @@ class Progress:
     def watch(self, unit: int, coroutine: Coroutine[Any, Any, Any]) -> Generator[Any, None, Any]:
         """Await `coroutine`, entering each of its steps: in between, the event loop runs those of other units."""
         error: BaseException | None = None
+        depth = forks.depth
         while True:
             self.enter(unit)
             try:
@@ -65,6 +72,8 @@ class Progress:
                 return end.value
             finally:
                 self.enter(BETWEEN_UNITS)
+            if forks.depth != depth:  # the event loop that it waits for is its parent's
+                forks.end_child()
             try:
                 yield waits_for
                 error = None

@@ -35,8 +35,9 @@ class _Pending:
             self.failures.append(failure)
             self.failed += indices if failure.index is None else (failure.index,)
 
-    def to_wire(self, part: int) -> dict[str, Any]:
+    def to_wire(self, message: int, part: int) -> dict[str, Any]:
         return {
+            "message": message,
             "part": part,
             "units": self.units,
             "values": self.values,
@@ -53,11 +54,12 @@ class Replies:
     def __init__(self, pipe: BinaryIO) -> None:
         self._pipe = pipe
         self._pending: dict[int, _Pending] = {}
+        self._message = -1
         self._flushed_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
-    def begin(self) -> None:
-        self._flushed_at = time.monotonic()
+    def begin(self, message: int) -> None:
+        self._message, self._flushed_at = message, time.monotonic()
 
     def add(self, part: int, unit: int, indices: Sequence[int], result: UnitResult) -> None:
         pending = self._pending.get(part)
@@ -76,7 +78,7 @@ class Replies:
             self._timer = None
         pending, self._pending = self._pending, {}
         for part, results in pending.items():
-            self._pipe.write(encode_reply(results.to_wire(part)))
+            self._pipe.write(encode_reply(results.to_wire(self._message, part)))
         self._pipe.flush()
 
     def flush_if_due(self) -> None:

@@ -6,9 +6,9 @@ stdout:
   out  {"ready": [FunctionInfo...]} or {"fatal": message}           once
   in   {"message": number, "limit_s": s, "parts": [{"function", "batch", "indices", "sizes"}]}
        `batch` holds the samples of all units of a part, unit after unit; `sizes` has their counts.
-  out  {"part": p, "units": [...], "values", "logs", "failures", "failed", "seconds"}, until every unit is in one:
-       units in the order in which they ended, their samples' values as one list, logs likewise; `failed` has indices;
-       `seconds` of the whole part stand in its last message, null for async functions.
+  out  {"message": number, "part": p, "units": [...], "values", "logs", "failures", "failed", "seconds"}
+       until every unit is in one: units in the order in which they ended, their samples' values as one list, logs
+       likewise; `failed` has indices; `seconds` of the whole part stand in its last message, null for async functions.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from rewards.batch import Batch
 from rewards.calling.adapters import Bound, bind
 from rewards.calling.describe import describe
 from rewards.calling.loading import LoadError
-from rewards.contract import FunctionSpec
+from rewards.contract import FunctionSpec, text_of_error
 from rewards.running.execute import run_async_unit, run_sync_unit
 from rewards.running.progress import BETWEEN_UNITS, Progress
 from rewards.running.replies import Replies
@@ -66,6 +66,20 @@ def receive_forever(commands: BinaryIO, inbox: "queue.SimpleQueue[dict[str, Any]
     os._exit(0)
 
 
+def disown(pipes: Sequence[int], progress: Progress) -> None:
+    """In a child that user code forks: it has nothing to say to the pool, and must not keep the pipes open."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in pipes:
+        os.dup2(null, fd, inheritable=False)
+    os.close(null)
+    progress.disown()
+
+
+def stop_timer() -> None:
+    """An alarm that a function has left behind would strike another's sample."""
+    signal.alarm(0)  # setitimer's too: they are one timer
+
+
 class Part:
     """Units of one function from one request. `first` is the number of its first unit in the message."""
 
@@ -97,7 +111,7 @@ class Worker:
         for raw in command["parts"]:
             parts.append(Part(self.functions[raw["function"]], first, raw))
             first += len(raw["sizes"])
-        self.replies.begin()
+        self.replies.begin(command["message"])
         self.progress.begin(command["message"])
         if parts[0].bound.signature.is_async:  # the pool puts them in messages of their own
             self.runner.run(self._side_by_side(parts, command["limit_s"]))
@@ -105,6 +119,7 @@ class Worker:
             for at, part in enumerate(parts):
                 self._one_by_one(at, part)
         self.progress.enter(BETWEEN_UNITS)
+        stop_timer()
         self.replies.flush()
 
     def _one_by_one(self, at: int, part: Part) -> None:
@@ -113,7 +128,9 @@ class Worker:
             self.replies.flush_if_due()
             self.progress.enter(part.first + number)
             batch, indices = part.unit(number)
-            self.replies.add(at, number, indices, run_sync_unit(part.bound, batch, indices))
+            result = run_sync_unit(part.bound, batch, indices)
+            stop_timer()
+            self.replies.add(at, number, indices, result)
         self.replies.took(at, time.monotonic() - began)
 
     async def _side_by_side(self, parts: Sequence[Part], limit_s: float) -> None:
@@ -132,6 +149,7 @@ def main() -> int:
     fd = int(sys.argv[1])
     progress = Progress(fd)
     os.close(fd)
+    os.register_at_fork(after_in_child=partial(disown, (commands.fileno(), replies.fileno()), progress))
     inbox: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     threading.Thread(target=receive_forever, args=(commands, inbox), daemon=True).start()
     specs = [FunctionSpec(**raw) for raw in inbox.get()["specs"]]
@@ -140,7 +158,7 @@ def main() -> int:
         functions = {spec.name: bind(spec) for spec in specs}
         answer = {"ready": [describe(bound).to_wire() for bound in functions.values()]}
     except LoadError as error:
-        answer = {"fatal": str(error)}
+        answer = {"fatal": text_of_error(error)}
     replies.write(encode_reply(answer))
     replies.flush()
     if "fatal" in answer:

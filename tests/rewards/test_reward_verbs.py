@@ -37,8 +37,8 @@ async def wants_gold(args, sample):
     return float(sample.response == sample.metadata["gold"])
 async def strict(args, sample): return float(sample.response == sample.label)
 async def of_numbers(args, sample): return float(sample.response == str(sample.label + 0))
-async def blocks(args, sample): time.sleep(0.025); return float(len(sample.response))
-async def waits(args, sample): await asyncio.sleep(0.025); return float(len(sample.response))
+async def blocks(args, sample): time.sleep(0.025 * (sample.index < 4)); return float(len(sample.response))
+async def waits(args, sample): await asyncio.sleep(0.025 * (sample.index < 4)); return float(len(sample.response))
 def trl(prompts, completions, answer, bonus=0.0, **columns):
     return [bonus + float(c == str(a)) for c, a in zip(completions, answer, strict=True)]
 def align(prompts, responses, golden_responses=None):
@@ -53,6 +53,17 @@ def counts(completions, seen=[], **columns):
 def slow(completions, **columns): time.sleep(0.15); return [float(len(c)) for c in completions]
 def hangs(completions, **columns): time.sleep(30)
 def rank(completions, **columns): return [float(sorted(completions, key=len).index(c)) for c in completions]
+def turned(completions, answer): return [float(str(a) in c) for c, a in zip(completions, answer)][::-1]
+def rotated(completions, **columns): return [float(len(c)) for c in completions][1:] + [float(len(completions[0]))]
+def ranks(completions, **columns): return [float(sorted(map(len, completions)).index(len(c))) for c in completions]
+def ranked_turned(completions, **columns): return ranks(completions)[::-1]
+async def group_turned(args, samples): return [float(len(s.response)) for s in samples][::-1]
+def best(completions, **columns): return [float(len(c) == max(map(len, completions))) for c in completions]
+def blocks_of_four(completions, **columns):
+    blocks = [completions[i:i + 4] for i in range(0, len(completions), 4)]
+    assert all(len(block) == 4 for block in blocks)
+    return [float(len(c)) / (1 + max(map(len, block))) for block in blocks for c in block]
+async def wants_setting(args, sample): return args.scale * float(sample.response == str(sample.label))
 def tests(completions, tests): return [float(len(t)) for t in tests]
 def by_source(completions, **columns): return [float(len(s)) for s in columns["sorce"]]
 def typo(completions, **columns): return [undefined for _ in completions]
@@ -221,9 +232,47 @@ def test_right_against_wrong(check: Check) -> None:
 def test_noise_and_order(check: Check) -> None:
     assert proof(check("dice")[1], "deterministic")["level"] == "warning"
     _, report = check("sorts")
-    assert (proof(report, "deterministic")["level"], proof(report, "order")["level"]) == ("ok", "warning")
+    assert (proof(report, "deterministic")["level"], proof(report, "order")["level"]) == ("ok", "error")
     code, report = check("counts", "--granularity", "sample")
     assert (code, proof(report, "order")["level"]) == (2, "error")
+
+
+@pytest.mark.parametrize("name", ["turned", "rotated", "ranked_turned", "group_turned"])
+def test_rewards_that_go_to_other_samples_are_an_error(check: Check, name: str) -> None:
+    code, report = check(name)
+    assert (code, proof(report, "order")["level"]) == (2, "error")
+    assert (
+        "go to other samples" in proof(report, "order")["message"]
+        or "turned round" in proof(report, "order")["message"]
+    )
+
+
+@pytest.mark.parametrize("name", ["ranks", "best", "blocks_of_four"])
+def test_functions_may_compare_samples(check: Check, name: str) -> None:
+    assert proof(check(name)[1], "order")["level"] == "ok"
+
+
+def test_a_setting_that_is_missing_is_an_error(check: Check) -> None:
+    code, report = check("wants_setting")
+    raised = proof(report, "exception")
+    assert (code, raised["fix"]) == (2, "--param NAME=VALUE here, `params` in the recipe")
+    assert "args has no 'scale'" in raised["message"]
+    assert "mine.py:" in raised["message"]
+    assert check("wants_setting", "--param", "scale=2")[0] == 0
+
+
+def test_words_of_others_cannot_write_to_the_terminal(
+    user_file: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = user_file(r"def f(completions, **columns): raise ValueError('\ud800 \x1b[2J \x00\n  ok fake')")
+    assert main(["check", f"{path}:f"]) == 0
+    out = capsys.readouterr().out
+    assert r"\ud800 \x1b[2J \x00" in out
+    assert out.isascii()
+    assert not [line for line in out.splitlines() if line.startswith("  ok fake")]
+    assert "nothing was proven" in out.splitlines()[-1]
+    assert main(["check", "no\x1bsuch", "--shape", "\x1b"]) == 64
+    assert "\x1b" not in capsys.readouterr().err
 
 
 def test_granularity_is_inferred(check: Check) -> None:

@@ -14,6 +14,7 @@ import requests
 from prometheus_client.parser import text_string_to_metric_families
 from reward_server import RunningServer, launch
 
+NO_GOLD = r"\boxed{}"  # blank for accuracy, though not as a text
 SECRET = "the secret prompt"
 MINE = """
 import time
@@ -26,7 +27,7 @@ def leaks(completions, answer): raise KeyError(answer[0])
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, RunningServer]]:
     folder = tmp_path_factory.mktemp("bounds")
     (folder / "mine.py").write_text(MINE)
-    (folder / "gold.jsonl").write_text(json.dumps({"question": SECRET, "answer": "no number at all"}) + "\n")
+    (folder / "gold.jsonl").write_text(json.dumps({"question": SECRET, "answer": NO_GOLD}) + "\n")
     limits = ("--max-batch", "4", "--max-queue", "6", "--request-timeout-s", "1.5")
     commands = {
         "slow": ["--function", "mine.py:naps", *limits],
@@ -188,11 +189,11 @@ def test_nothing_of_the_samples_is_logged(servers: dict[str, RunningServer]) -> 
     leaks = servers["leaks"]
     requests.post(leaks.url + "/v1/score", data=f'{{"prompts": ["{SECRET}'.encode(), timeout=10)
     for path, content in (
-        ("/v1/score", body(2, "no number at all")),
+        ("/v1/score", body(2, NO_GOLD)),
         ("/v1/score", {**body(2), SECRET: 1}),
-        ("/get_reward", {"prompts": [SECRET], "responses": ["no number at all"]}),
-        ("/get_reward", {"query": [SECRET], "prompts": ["another"], "labels": ["no number at all"]}),
-        ("/remote_rm", {"prompt": SECRET, "response": "4", "label": "no number at all"}),
+        ("/get_reward", {"prompts": [SECRET], "responses": [NO_GOLD]}),
+        ("/get_reward", {"query": [SECRET], "prompts": ["another"], "labels": [NO_GOLD]}),
+        ("/remote_rm", {"prompt": SECRET, "response": "4", "label": NO_GOLD}),
     ):
         assert post(leaks, content, path).status_code >= 400
     requests.get(leaks.url + f"/v1/{SECRET}", timeout=10)
@@ -202,7 +203,7 @@ def test_nothing_of_the_samples_is_logged(servers: dict[str, RunningServer]) -> 
     said = "".join(leaks.stderr)
     assert "accuracy cannot use 1 of 1 gold answers (row 1): it fails on them" in said
     assert "secret" not in said
-    assert "no number" not in said
+    assert "boxed" not in said
 
 
 def test_log_samples_is_a_line_per_sample(tmp_path: Path) -> None:
@@ -243,7 +244,7 @@ def test_the_token_guards_everything_but_health(tmp_path: Path) -> None:
     ("flags", "words"),
     [
         (["--max-queue", "8", "--max-batch", "9"], "such a batch never fits"),
-        (["--max-batch", "0"], "--max-batch and --max-body-mb must be above 0"),
+        (["--max-batch", "0"], "--max-batch and --max-body-mb must be numbers above 0"),
         (["--request-timeout-s", "0"], "--request-timeout-s must be above 0"),
         (["--gold-answer", "a"], "--gold FILE, which is not given"),
         (["--gold", "gone.jsonl"], "cannot be read"),

@@ -1,5 +1,6 @@
 """The hook's own rules; what vime's contract says about hooks is in test_rewards_vime_contract.py."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -40,6 +41,32 @@ def test_errors_name_the_sample_of_the_whole_batch(user_file: UserFile) -> None:
     with pytest.raises(ContractError, match="infinite number for sample 2") as error:
         scorer.score(["p"] * 3, ["c"] * 3, statuses=["aborted", "completed", "completed"])
     assert error.value.index == 2
+
+
+@pytest.mark.parametrize(
+    ("hook", "words", "value"),
+    [
+        (
+            "def hook(args, samples):\n    raise ValueError([s.index for s in samples])",
+            r"on samples 1, 3: \[1, 3\]",
+            None,
+        ),
+        ("def hook(rewards):\n    return rewards, rewards[:1]", "returned 1 processed rewards for 2 samples", None),
+        ("def hook(rewards):\n    return rewards, [0.0, None]", "None as the processed reward of sample 3", None),
+    ],
+)
+def test_samples_keep_their_numbers_when_others_are_masked(
+    user_file: UserFile, hook: str, words: str, value: str | None
+) -> None:
+    path = user_file(
+        "def f(completions):\n    return [float('nan') if c == 'bad' else 1.0 for c in completions]\n" + hook
+    )
+    scorer = Scorer([FunctionSpec(name="f", target=path + ":f")], "mask", post_process=hook_spec(path + ":hook"))
+    result = scorer.score(["p"] * 4, ["bad", "c", "c", "c"], statuses=["completed", "completed", "failed", "completed"])
+    assert [error.index for error in result.errors if error.function == "f"] == [0]
+    (failure,) = [error for error in result.errors if error.function == "post_process"]
+    assert re.search(words, failure.message)
+    assert failure.value == value
 
 
 def test_nothing_to_process_is_no_call(user_file: UserFile) -> None:

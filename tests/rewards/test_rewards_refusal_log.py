@@ -8,7 +8,7 @@ import pytest
 import requests
 from reward_server import RunningServer, launch
 
-ODD_GOLD = {"query": ["Q: 1+1? \\boxed{2}"], "prompts": ["Q: 1+1?"], "labels": ["an apple"]}
+ODD_GOLD = {"query": ["Q: 1+1? \\boxed{2}"], "prompts": ["Q: 1+1?"], "labels": ["\\text{}"]}
 
 
 def asked_with(folder: Path, *flags: str) -> Iterator[RunningServer]:
@@ -43,13 +43,13 @@ def test_a_refusal_is_logged_without_the_texts(discreet: RunningServer) -> None:
     status = requests.post(discreet.url + "/get_reward", json=ODD_GOLD, timeout=10).status_code
     (line,) = refusals(discreet, 1)
     assert f"openrlhf request refused with {status}: accuracy, sample 0: exception" in line
-    assert "apple" not in line
+    assert "text{}" not in line
 
 
 def test_the_words_are_logged_where_texts_may_be(talkative: RunningServer) -> None:
     requests.post(talkative.url + "/get_reward", json=ODD_GOLD, timeout=10)
     (line,) = refusals(talkative, 1)
-    assert "an apple" in line
+    assert "text{}" in line
 
 
 def test_many_refusals_are_counted_not_listed(discreet: RunningServer) -> None:

@@ -12,9 +12,9 @@ from reward_server import StartServer
 from scripted_server import Answer, Scripted, scripted_server
 
 from rewards.asking.dialects import DIALECTS
-from rewards.asking.forwarding import address, own_words
+from rewards.asking.forwarding import address
+from rewards.asking.refusal import FIRST_PAUSE_S, LONGEST_PAUSE_S, own_words, retry_after_s
 from rewards.asking.score_reply import RewardError
-from rewards.asking.transport import FIRST_PAUSE_S, retry_after_s
 from rewards.contract import PrepareError
 from rewards.functions.remote import prepare, remote
 
@@ -114,6 +114,11 @@ NO_REPLIES: dict[str, tuple[str, Any]] = {
     "rewards has 1 entries for 2": ("native", {**NATIVE, "rewards": [1.0]}),
     "answered 200 with something that is not JSON: <html>": ("native", b"<html>"),
     "holds None for sample 0": ("vime", b"null"),
+    "holds 1000.* for sample 0": ("vime", b"1" + b"0" * 400),
+    "something that is not JSON: 999": ("vime", b"9" * 5000),
+    "nested|not JSON: .{9}": ("native", b"[" * 200_000),
+    "errors hold 5": ("native", {**NATIVE, "errors": [5]}),
+    "errors name sample 7 of 2": ("native", {**NATIVE, "errors": [{"index": 7, "message": "m"}]}),
 }
 
 
@@ -168,7 +173,7 @@ def test_the_budget_holds(scripted: Scripted) -> None:
 def test_a_server_that_drips_meets_the_deadline(scripted: Scripted) -> None:
     scripted.will(200, NATIVE).drip_s = 0.1
     began = time.monotonic()
-    with pytest.raises(RewardError, match="not complete in time"):
+    with pytest.raises(RewardError, match="no complete answer"):
         ask(scripted, "native", timeout_s=0.5)
     assert time.monotonic() - began < 1.5
 
@@ -176,7 +181,7 @@ def test_a_server_that_drips_meets_the_deadline(scripted: Scripted) -> None:
 def test_a_server_that_never_answers_is_not_asked_twice() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(RewardError, match=r"no answer within 0\.[345]"):
+        with pytest.raises(RewardError, match=r"no complete answer within 0\.[345]"):
             remote(["q"], ["a"], url=url, timeout_s=0.4)
 
 
@@ -266,4 +271,6 @@ def test_addresses_and_headers() -> None:
     assert retry_after_s("7") == 7.0
     assert retry_after_s("Thu, 01 Jan 1970 00:00:00 GMT") == FIRST_PAUSE_S  # never a flood
     assert retry_after_s("soon") is None
+    assert 3600 < (retry_after_s("9" * 400) or 0) <= LONGEST_PAUSE_S
+    assert retry_after_s("9" * 5000) is retry_after_s("Fri, 31 Dec 99999 23:59:59 GMT") is None
     assert own_words(b'{"error": null}') is own_words(b"[]") is own_words(b"<") is None

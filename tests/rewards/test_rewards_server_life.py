@@ -32,7 +32,7 @@ def env(completions):
 def test_a_client_that_leaves_ends_its_work(start_server: StartServer, user_file: UserFile, tmp_path: Path) -> None:
     spec = json.dumps({"target": f"{user_file(SOURCE)}:counted", "granularity": "sample"})
     server = start_server("--function", spec)
-    with pytest.raises(RewardError, match=r"no answer within 0\.5 s"):
+    with pytest.raises(RewardError, match=r"no complete answer within 0\.5 s"):
         server.client(timeout_s=0.5).score([""] * 40, ["a"] * 40, {})
     time.sleep(1.5)
     assert len((tmp_path / "calls").read_text()) <= 10  # one job of a quarter was under way
