@@ -103,7 +103,16 @@ def test_few_import_hydra() -> None:
 def test_only_the_command_line_and_the_job_print() -> None:
     """Everything else returns text: what a user sees is decided in one place."""
     allowed = {"orchestrator/output.py", "orchestrator/docs.py"}
-    programs = {"main.py", "server.py", "counts.py", "worker.py", "commands.py", "printing.py", "guardian.py", "entry.py"}
+    programs = {
+        "main.py",
+        "server.py",
+        "counts.py",
+        "worker.py",
+        "commands.py",
+        "printing.py",
+        "guardian.py",
+        "entry.py",
+    }
     printing = {
         str(path.relative_to(ROOT))
         for folder in ("orchestrator", "rewards", "launchers")
