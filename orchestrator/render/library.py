@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 from rewards.calling.signature import INPUTS
 from rewards.calling.targets import BUILTINS, source_file, split_target
+from rewards.running.inline import runs_inline
 
 INTRO = """\
 # The built-in reward functions
 
 Written by `make docs` from the modules in `rewards/functions/`. `target: NAME` in a recipe names one. A column in
 brackets may be missing; params with their defaults go under the function's `params`. A sample whose gold is null gets
-no score (None); a gold that cannot be used is an error that names it, never a zero.
+no score (None); a gold that cannot be used is an error that names it, never a zero. Inline ones are quick and linear: a
+reward server runs them in its own process.
 """
 RANGE = re.compile(r"^Range: (.+?)(?=\s*^\w+: |\s+Source: |\n\n|\Z)", re.DOTALL | re.MULTILINE)
 FILLED = INPUTS - {"completion_ids"}
@@ -30,6 +32,7 @@ class Entry:
     """Beside prompts and completions; a column that may be missing is in brackets."""
     params: tuple[str, ...]
     """`name=default`."""
+    inline: bool
 
     @property
     def headline(self) -> str:
@@ -46,7 +49,7 @@ def library_page() -> str:
     entries = [_entry(name) for name in sorted(BUILTINS)]
     rows = "".join(f"| {' | '.join(_cells(entry))} |\n" for entry in entries)
     sections = "".join(f"\n## {entry.name}\n\n{entry.doc}\n" for entry in entries)
-    return f"{INTRO}\n| name | what | range | columns | params |\n|---|---|---|---|---|\n{rows}{sections}"
+    return f"{INTRO}\n| name | what | range | columns | params | inline |\n|---|---|---|---|---|---|\n{rows}{sections}"
 
 
 def _cells(entry: Entry) -> Iterator[str]:
@@ -55,6 +58,7 @@ def _cells(entry: Entry) -> Iterator[str]:
     yield entry.range.replace("|", "\\|")
     yield " ".join(entry.columns)
     yield " ".join(f"`{param}`" for param in entry.params).replace("|", "\\|")
+    yield "yes" if entry.inline else ""
 
 
 def _entry(name: str) -> Entry:
@@ -74,4 +78,5 @@ def _entry(name: str) -> Entry:
             for param, default in params
             if param.arg not in FILLED
         ),
+        inline=runs_inline(name),
     )
