@@ -7,11 +7,14 @@ from typing import Any
 
 from rewards.asking.columns import data_columns, encode_batch
 from rewards.asking.exchange import NoAnswerError, is_loopback
+from rewards.asking.forwarding import address
 from rewards.asking.refusal import FIRST_PAUSE_S
 from rewards.asking.score_reply import Described, RewardError, ScoreReply, parse_functions, parse_reply
 from rewards.asking.transport import HTTP_OK, HTTP_UNAVAILABLE, Transport
 from rewards.batch import Text
 from rewards.calling.targets import near
+
+SCORE_PATH = "/v1/score"
 
 __all__ = [
     "FIRST_PAUSE_S",
@@ -64,7 +67,7 @@ class RewardClient:
             statuses=None if statuses is None else list(statuses),
             evaluation=evaluation,
         )
-        return parse_reply(self._transport.call("POST", "/v1/score", body), len(prompts))
+        return parse_reply(self._transport.call("POST", SCORE_PATH, body), len(prompts))
 
     def close(self) -> None:
         self._transport.exchange.close()
@@ -95,11 +98,13 @@ class RemoteReward:
         server with group functions or a hook: consecutive completions are then sent as groups of that size.
         `timeout_s` bounds each call, retries included. `name`: in TRL's metrics; default the function's.
         """
+        address(url, "")  # raises ValueError
         if token is not None and token_env is not None:
             raise ValueError("give token or token_env, not both")
         if num_generations is not None and num_generations < 1:
             raise ValueError(f"num_generations must be 1 or more, not {num_generations}")
-        self.url, self.function, self.timeout_s = url, function, timeout_s
+        self.url = url.rstrip("/").removesuffix(SCORE_PATH)  # the route is given to clients of other systems
+        self.function, self.timeout_s = function, timeout_s
         self.num_generations, self._token, self._token_env = num_generations, token, token_env
         self.__name__ = name or function or "remote_reward"
         self._local = threading.local()

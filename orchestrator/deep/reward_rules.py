@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from orchestrator.deep.case import DeepCase
 from orchestrator.deep.trials import spec_of
 from orchestrator.findings import Finding, Severity, skipped
+from rewards.calling.post_process import NAME as HOOK
 from rewards.calling.signature import Signature
 from rewards.checking.trial import LONGEST_WAIT_S, Issue, IssueKind
 from rewards.contract import SpecError
@@ -54,7 +55,8 @@ def contract_broken(case: DeepCase) -> Iterator[Finding]:
     ## What it checks
     Each function is called as a run calls it (its granularity, key and params), with made-up completions of real rows
     in groups of `limits.generations`: right, wrong, empty, long, boxed, tagged, non-ASCII. It must return a list with
-    one item per completion: a finite number, None ("not mine"), or a dict with the configured `key`.
+    one item per completion: a finite number, None ("not mine"), or a dict with the configured `key`, for held-out rows
+    with its `eval_key`. The post-process hook gets what they gave, and must return (raw, processed).
     ## Why it matters
     One value for a whole group is broadcast by some trainers, and trains on wrong rewards without a word; NaN, strings
     and empty lists stop a run in its first step.
@@ -63,7 +65,10 @@ def contract_broken(case: DeepCase) -> Iterator[Finding]:
         reward.functions.0.target=tests/deep/functions.py:nothing_without_gold
         reward.functions.0.target=tests/deep/functions.py:not_a_number
         reward.functions.0.target=tests/deep/functions.py:scored_dict
+        'reward.functions=[{name: a, target: "tests/deep/functions.py:scored_dict", key: score, eval_key: scoer}]'
+        reward.post_process.target=tests/deep/hooks.py:list_only
     ## Good
+        reward.post_process.target=tests/deep/hooks.py:minus_mean
         reward.functions.0.target=tests/deep/functions.py:length
         reward.functions.0.target=tests/deep/functions.py:scored_dict reward.functions.0.key=score
     """
@@ -72,7 +77,7 @@ def contract_broken(case: DeepCase) -> Iterator[Finding]:
             case,
             issue,
             why="The first batch of the run would fail, or with reward.on_error=mask, have no reward.",
-            fix="return a list with one finite number (or None, or a dict with the configured key) per completion",
+            fix=_contract_fix(case, issue),
         )
 
 
@@ -88,6 +93,7 @@ def call_fails(case: DeepCase) -> Iterator[Finding]:
     ## Bad
         reward.functions.0.target=tests/deep/functions.py:divides_by_length
         reward.functions.0.target=tests/deep/functions.py:kills_itself
+        reward.post_process.target=tests/deep/hooks.py:raises
     ## Good
         reward.functions.0.target=tests/deep/functions.py:length
     """
@@ -198,8 +204,25 @@ def all_equal(case: DeepCase) -> Iterator[Finding]:
             why="Right and wrong answers were among them: a policy would learn nothing from it."
             if issue.has_gold
             else "No column is known to hold the right answer, so perhaps none of them was right.",
-            fix="look at how the function reads the answer: the form of the completion, the column, the key",
+            fix="look at how the function reads the answer: the form of the completion"
+            + (" (a list of messages here: completion[-1]['content'], or data.chat=false)" if _chats(case) else "")
+            + ", the column, the key",
         )
+
+
+def _contract_fix(case: DeepCase, issue: Issue) -> str:
+    if issue.function == HOOK:
+        return "return (raw, processed), two lists with one finite number per sample"
+    index = next((i for i, f in enumerate(case.run.reward.functions) if f.name == issue.function), None)
+    if index is not None and "`key`" in issue.message:
+        return f"reward.functions.{index}.key= the entry that is the reward"
+    if index is not None and "eval_key" in issue.message:
+        return f"reward.functions.{index}.eval_key= an entry that it returns"
+    if index is not None and "configured key" in issue.message:
+        return f"reward.functions.{index}.key= an entry that it returns"
+    if index is not None and "is configured, so a dict was expected" in issue.message:
+        return f"~reward.functions.{index}.key (or return a dict that has it)"
+    return "return a list with one finite number (or None, or a dict with the configured key) per completion"
 
 
 def _issues(case: DeepCase, *kinds: IssueKind) -> list[Issue]:
@@ -221,6 +244,8 @@ def _finding(
         for index, function in enumerate(case.run.reward.functions)
         if issue.function in (None, function.name)
     }
+    if issue.function == HOOK:
+        targets = {"reward.post_process.target": case.run.reward.post_process.target}
     told = {"sample": issue.sample, "returned": issue.value}
     return Finding(
         severity=severity,
@@ -241,6 +266,11 @@ def _consequence(case: DeepCase) -> str:
     if case.run.reward.on_error == "mask":
         return "Such a completion would have no reward, and would not be trained on."
     return "The run would end at the first such completion."
+
+
+def _chats(case: DeepCase) -> bool:
+    data = case.facts.data
+    return not isinstance(data, str) and any(isinstance(row.get("prompt"), list) for row in data.first_rows)
 
 
 def _readable(case: DeepCase, issue: Issue) -> bool:

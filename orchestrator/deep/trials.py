@@ -6,7 +6,9 @@ from typing import Any
 from orchestrator.data import DataError
 from orchestrator.data.recipe import training_rows
 from orchestrator.facts import Facts
-from orchestrator.schema import RewardFunctionConfig, RunConfig
+from orchestrator.schema import PostProcessConfig, RewardFunctionConfig, RunConfig
+from rewards.calling.post_process import hook_spec
+from rewards.calling.signature import Signature
 from rewards.checking.made_up import Row
 from rewards.checking.trial import Trial
 from rewards.contract import FunctionSpec, SpecError
@@ -38,7 +40,13 @@ def trial_of(run: RunConfig, facts: Facts) -> Trial | None:
         group_size=max(1, run.limits.generations),
         timeout_s=run.reward.timeout_s,
         budget_s=BUDGET_S,
+        hook=_hook(run.reward.post_process, facts),
     )
+
+
+def _hook(hook: PostProcessConfig, facts: Facts) -> FunctionSpec | None:
+    """None where there is none, or where RWD003 has already said why it cannot be used."""
+    return hook_spec(hook.target, hook.params) if isinstance(facts.hook_signature, Signature) else None
 
 
 def spec_of(function: RewardFunctionConfig) -> FunctionSpec:

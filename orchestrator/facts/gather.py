@@ -24,7 +24,7 @@ from orchestrator.fields.engine import CLASSES, engine_fields
 from orchestrator.fields.source import FieldFact, SearchPath, SourceUnreadableError
 from orchestrator.fields.trainer import trainer_fields
 from orchestrator.kinds import generation_kind
-from orchestrator.schema import DataConfig, EvaluationConfig, GenerationConfig, RewardConfig, RunConfig
+from orchestrator.schema import DataConfig, EvaluationConfig, GenerationConfig, PostProcessConfig, RunConfig
 from rewards.calling.signature import Signature, read_signature
 from rewards.calling.targets import LoadError
 from rewards.contract import SHAPES
@@ -52,7 +52,8 @@ def gather(run: RunConfig, cache: FactsCache | None = None, *, online: bool = Fa
         data=data,
         heldout=look(_described, run.data, run.evaluation, "heldout") if run.evaluation.rows > 0 else None,
         prompt_tokens=prompt_tokens.read(run, data, models.get(run.model.name)),
-        signatures=_signatures(run.reward, look),
+        signatures={f.target: look(_signature, f.target, f.params, f.shape) for f in run.reward.functions if f.target},
+        hook_signature=_hook_signature(run.reward.post_process, look),
         trainer_fields=_trainer_fields(run.trainer.kind),
         generation_fields=_generation_fields(run.generation.kind, generation_path),
         launcher_config=look(launcher_config, run.launcher.config),
@@ -85,11 +86,8 @@ def _described(data: DataConfig, evaluation: EvaluationConfig, split: str) -> Da
         return str(error)
 
 
-def _signatures(reward: RewardConfig, look: FactsCache) -> dict[str, Signature | str]:
-    """Of the reward functions and of the post-process hook, by target."""
-    wanted = [(f.target, f.params, f.shape) for f in reward.functions]
-    wanted += [(reward.post_process.target, reward.post_process.params, "post_process")]
-    return {target: look(_signature, target, params, shape) for target, params, shape in wanted if target}
+def _hook_signature(hook: PostProcessConfig, look: FactsCache) -> Signature | str | None:
+    return look(_signature, hook.target, hook.params, "post_process") if hook.target else None
 
 
 def _signature(target: str, params: Iterable[str], shape: Any) -> Signature | str:

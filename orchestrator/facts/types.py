@@ -87,7 +87,9 @@ class Facts:
     prompt_tokens: Mapping[int, int] | str = "not counted"
     """Prompt length in tokens, chat template included -> how many training rows have it."""
     signatures: Mapping[str, Signature | str] = field(default_factory=dict)
-    """By target."""
+    """Of the reward functions, by target."""
+    hook_signature: Signature | str | None = None
+    """Of the post-process hook; None where the recipe names none."""
     trainer_fields: Mapping[str, FieldFact] | str = "not looked at"
     generation_fields: Mapping[str, FieldFact] | str = "not looked at"
     """Arguments of the vLLM engine in the generation service's interpreter."""

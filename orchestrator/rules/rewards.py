@@ -87,6 +87,7 @@ def function_not_found(case: Case) -> Iterator[Finding]:
         reward.functions.0.target=acuracy
         reward.functions.0.target=tests/rules/foreign_shapes.py:of_a_sample reward.functions.0.granularity=batch
         reward.post_process.target=group_nrom
+        reward.post_process.target=tests/rules/foreign_shapes.py:of_a_sample
         'reward.functions=[{name: long, target: repetition_penalty, params: {max_penatly: -0.5}}]'
     ## Good
         reward.functions.0.target=exact_match
@@ -96,13 +97,13 @@ def function_not_found(case: Case) -> Iterator[Finding]:
     reward = case.run.reward
     if reward.kind == "external":
         return
-    named: list[tuple[str, str, RewardFunctionConfig | PostProcessConfig]] = [
-        (f"reward.functions.{i}", f"reward function {f.name or i}", f) for i, f in enumerate(reward.functions)
+    named: list[tuple[str, str, RewardFunctionConfig | PostProcessConfig, Signature | str | None]] = [
+        (f"reward.functions.{i}", f"reward function {f.name or i}", f, case.facts.signatures.get(f.target))
+        for i, f in enumerate(reward.functions)
     ]
-    if reward.post_process.target:
-        named.append(("reward.post_process", "the post-process hook", reward.post_process))
-    for path, name, function in named:
-        found = case.facts.signatures.get(function.target)
+    hook = case.facts.hook_signature
+    named.append(("reward.post_process", "the post-process hook", reward.post_process, hook))
+    for path, name, function, found in named:
         if isinstance(found, str):
             yield Finding(
                 values={f"{path}.target": function.target},
@@ -119,6 +120,13 @@ def _call_problems(
 ) -> Iterator[Finding]:
     """What the signature alone shows: a reward server binds functions by these names when it starts."""
     known = ", ".join(signature.parameters)
+    if signature.shape == "post_process" and not signature.takes_rewards:
+        yield Finding(
+            values={f"{path}.target": function.target, "parameters": known},
+            problem=f"{name} takes neither samples nor rewards; its parameters are {known}",
+            why="The reward server would not start.",
+            fix=f"name a hook, {CONVENTIONS['post_process'].says}, or group_norm",
+        )
     if signature.shape is None or (signature.shape == "trl" and not signature.accepts("completions")):
         yield Finding(
             values={f"{path}.target": function.target, "parameters": known},

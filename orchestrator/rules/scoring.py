@@ -63,13 +63,15 @@ def source_without_function(case: Case) -> Iterator[Finding]:
 
     ## What it checks
     Where functions score only some rows (`only: {column: [values]}`): that the column is in the data, and that each of
-    its values is scored by a function that has a weight.
+    its values is scored by a function that has a weight; a function without any such row is a warning.
     ## Why it matters
     A row that no function scores is an error in the middle of training.
     ## Bad
         'reward.functions=[{name: a, target: accuracy, only: {source: [gsm8k, math]}}]'
         facts: {"data": {"columns": ["prompt", "answer", "source"], "values": {"source": ["my_math"]}}}
         'reward.functions=[{name: a, target: accuracy, only: {sorce: [gsm8k]}}]'
+        'reward.functions=[{name: a, target: accuracy}, {name: b, target: length, only: {source: [maht]}}]'
+        facts: {"data": {"columns": ["prompt", "answer", "source"], "values": {"source": ["math"]}}}
         'reward.functions=[{name: a, target: accuracy, only: {source: [math]}}, {name: l, target: length, weight: 0}]'
         facts: {"data": {"columns": ["prompt", "answer", "source"], "values": {"source": ["math", "code"]}}}
     ## Good
@@ -111,6 +113,17 @@ def source_without_function(case: Case) -> Iterator[Finding]:
                     problem=f"{function.name} scores by the column {column}, and the data have {', '.join(columns)}",
                     why="Nothing would say which rows are its own.",
                     fix=f"name a column of the data, or map one: data.columns.{column}=NAME",
+                )
+            there = () if isinstance(data, str) else data.values.get(column, ())
+            chosen = [str(value) for value in _listed(function.only[column])]
+            if there and chosen and not set(chosen) & set(there):
+                near = get_close_matches(chosen[0], there, n=1, cutoff=0.4)
+                yield Finding(
+                    severity="warning",
+                    values={f"reward.functions.{index}.only": function.only, f"data column {column}": ", ".join(there)},
+                    problem=f"{function.name} scores rows whose {column} is {', '.join(chosen)}, and no row has that",
+                    why="It would never score anything.",
+                    fix=f"write {near[0] if near else 'one of the data'}" + ("" if near else "'s values"),
                 )
 
 

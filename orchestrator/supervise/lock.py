@@ -11,6 +11,7 @@ from typing import Any
 
 from orchestrator.facts import Facts, ModelFacts
 from orchestrator.schema import RunConfig
+from rewards.calling.signature import Signature
 
 HASHED_WHOLE_BYTES = 64 * 2**20  # larger weight files are named by their size: reading 100 GB would delay the start
 GIT_TIMEOUT_S = 5.0
@@ -31,8 +32,8 @@ def lock(run: RunConfig, facts: Facts, overrides: tuple[str, ...], env: Mapping[
         "git": git_state(Path.cwd()),
         "model": fingerprint(Path(model.path)) if isinstance(model, ModelFacts) else None,
         "data": None if isinstance(facts.data, str) else facts.data.fingerprint,
-        "rewards": {f.name: _source(f.target, facts) for f in run.reward.functions},
-        "post_process": _source(run.reward.post_process.target, facts),
+        "rewards": {f.name: _source(facts.signatures.get(f.target)) for f in run.reward.functions},
+        "post_process": _source(facts.hook_signature),
         "seed": run.seed,
         "hardware": {
             "machine": platform.machine(),
@@ -76,8 +77,7 @@ def _digest(path: Path) -> str:
     return f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
 
 
-def _source(target: str, facts: Facts) -> str | None:
-    signature = facts.signatures.get(target)
+def _source(signature: Signature | str | None) -> str | None:
     if signature is None or isinstance(signature, str) or signature.path is None:
         return None
     return _digest(signature.path)

@@ -53,6 +53,9 @@ def bind(spec: FunctionSpec) -> Bound:
         raise LoadError(f"{spec.name}: {spec.target} has no parameter {unknown!r}{near(unknown, signature.parameters)}")
     if signature.shape is None:
         raise LoadError(f"{spec.name}: {spec.target} {unrecognised(signature.parameters)}")
+    if signature.shape == "post_process" and not signature.takes_rewards:
+        known, says = ", ".join(signature.parameters), CONVENTIONS["post_process"].says
+        raise LoadError(f"{spec.name}: {spec.target} takes ({known}), neither samples nor rewards: a hook is {says}")
     if signature.shape == "trl" and not signature.accepts("completions"):
         raise LoadError(f"{spec.name}: {spec.target} does not accept `completions` ({', '.join(signature.parameters)})")
     return Bound(

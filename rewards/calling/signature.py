@@ -59,6 +59,11 @@ class Signature:
         return self.shape in ("vime_sample", "vime_group", "post_process") or self.accepts(name)
 
     @property
+    def takes_rewards(self) -> bool:
+        """Whether it can be a post-process hook: whole groups are handed to it, as samples or as rewards."""
+        return self.parameters[1:2] == ("samples",) or "rewards" in self.parameters or not self.exact
+
+    @property
     def by_name(self) -> tuple[str, ...]:
         """Parameters that are given by keyword."""
         return self.parameters[len(CONVENTIONS[self.shape].positional) if self.shape else 0 :]

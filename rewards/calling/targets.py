@@ -55,7 +55,9 @@ def split_target(target: str) -> tuple[str, str]:
     full = target if ":" in target else BUILTINS.get(target) or HOOKS.get(target)
     if full is None:
         hint = "; write package.module:name or file.py:name, or a built-in"
-        raise LoadError(f"{target!r} is not a built-in reward function{hint}{near(target, BUILTINS)}")
+        raise LoadError(
+            f"{target!r} is not a built-in reward function or hook{hint}{near(target, {**BUILTINS, **HOOKS})}"
+        )
     where, _, name = full.rpartition(":")
     if not where or not name.isidentifier():
         raise LoadError(f"{target!r} is not of the form package.module:name or file.py:name")

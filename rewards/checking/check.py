@@ -10,8 +10,9 @@ import json
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
+from rewards.calling.post_process import hook_batch, processed
 from rewards.checking.made_up import gold_of, made_up, quoted
 from rewards.checking.questions import Questions, wants_ids
 from rewards.checking.trial import LONGEST_WAIT_S, Issue, Trial
@@ -19,7 +20,7 @@ from rewards.contract import FunctionSpec
 from rewards.running.pool import Pool
 from rewards.running.process import WorkerStartError
 from rewards.running.worker import die_with_parent, private_pipes
-from rewards.scoring import input_problem
+from rewards.scoring import FunctionScores, combine, input_problem
 
 SIDE_BY_SIDE = 2  # functions under test; each has a worker, which may be importing torch
 SAME = 1e-6  # relative; a model's score may differ in its last bits from call to call
@@ -40,7 +41,37 @@ async def contract_test(trial: Trial) -> list[Issue]:
     examined = await asyncio.gather(*(one(spec) for spec in trial.specs))
     issues = [issue for found, _ in examined for issue in found]
     scores = [scores for _, scores in examined]
-    return [*issues, *_unscored(scores)] if all(scores) else issues
+    if not all(scores):
+        return issues
+    hooked = await _hook_issues(trial, trial.hook, scores, deadline) if trial.hook else []
+    return [*issues, *_unscored(scores), *hooked]
+
+
+async def _hook_issues(trial: Trial, hook: FunctionSpec, scores: Sequence[Scores], deadline: float) -> list[Issue]:
+    """The post-process hook over what the functions gave to the same samples."""
+    samples = made_up(trial.rows, trial.group_size, completion_ids=wants_ids(hook))
+    parts = {
+        spec.name: FunctionScores([given.get(key) for key in samples.keys], {}, [], frozenset())
+        for spec, given in zip(trial.specs, scores, strict=True)
+    }
+    totals = combine(samples.batch, {spec.name: spec.weight for spec in trial.specs}, parts)
+    limit_s = min(trial.timeout_s, LONGEST_WAIT_S)
+    pool = Pool([hook], workers=1, timeout_s=limit_s, start_timeout_s=trial.budget_s / 2)
+    try:
+        async with asyncio.timeout_at(deadline):
+            await pool.start()
+            given = await pool.score(hook_batch(samples.batch, totals))
+    except WorkerStartError as error:
+        return [Issue(kind="load", function=hook.name, message=str(error))]
+    except TimeoutError:
+        return [Issue(kind="timeout", function=hook.name, message=f"{hook.name} was not done with the test")]
+    finally:
+        await pool.close()
+    failures = processed(samples.batch, totals, given[hook.name]).errors[len(totals.errors) :]
+    return [
+        Issue(kind=failure.kind, function=hook.name, message=failure.message, value=failure.value or "")
+        for failure in failures[:1]
+    ]
 
 
 class _Examination:
@@ -81,6 +112,12 @@ class _Examination:
         again = await self.questions.score(self.samples.batch)
         if again.failures:
             return await self.questions.failed(again.failures, len(self.samples.batch)), {}
+        if self.spec.eval_key is not None:
+            heldout = await self.questions.score(replace(self.samples.batch, evaluation=True))
+            if heldout.failures:
+                first = heldout.failures[0]
+                words = f"{first.message} (of held-out rows, by eval_key {self.spec.eval_key!r})"
+                return [self.questions.issue(first.kind, words, value=first.value or "")], {}
         issues = [*self._unsteady(scores.values, again.values), *self._flat(scores.values)]
         return issues, dict(zip(self.samples.keys, scores.values, strict=True))
 

@@ -24,6 +24,8 @@ class Trial:
     """Seconds that one unit (sample, group or batch) may take."""
     budget_s: float
     """Seconds that the whole test may take."""
+    hook: FunctionSpec | None = None
+    """The post-process hook (post_process.hook_spec)."""
 
     def to_wire(self) -> dict[str, Any]:
         return asdict(self)
@@ -32,7 +34,8 @@ class Trial:
     def from_wire(raw: Mapping[str, Any]) -> "Trial":
         """Raises SpecError."""
         specs = tuple(FunctionSpec(**spec) for spec in raw["specs"])
-        return Trial(**{**raw, "specs": specs, "rows": tuple(Row(**row) for row in raw["rows"])})
+        hook = FunctionSpec(**raw["hook"]) if raw["hook"] else None
+        return Trial(**{**raw, "specs": specs, "hook": hook, "rows": tuple(Row(**row) for row in raw["rows"])})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -177,7 +177,8 @@ def parse_functions(texts: Sequence[str]) -> list[FunctionSpec]:
         if name == HOOK_NAME:
             raise StartError(f"a reward function must not be named {name!r}: the hook's column is called so")
         if names.count(name) > 1:
-            raise StartError(f"two functions are named {name!r}: give one of them another name")
+            how = 'give one of them another name: --function \'{"name": "other", "target": ...}\''
+            raise StartError(f"two functions are named {name!r}: {how}")
     return specs
 
 

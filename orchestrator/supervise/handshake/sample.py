@@ -7,6 +7,7 @@ from orchestrator.facts import Facts
 from orchestrator.schema import RunConfig
 from orchestrator.supervise.handshake.functions import is_hook
 from orchestrator.supervise.handshake.interview import Interview
+from rewards.calling.post_process import NAME as POST_PROCESS
 from rewards.client import RewardClient, RewardError
 
 COMPLETION = "I do not know."
@@ -73,7 +74,8 @@ def _unscored(talk: Interview, name: str, error: RewardError, *, waited_s: float
             said=error.status,
             why="Every sample of the run may fare like it.",
             fix="try it on real rows: orchestrate check --deep ...",
-            stops=False,
+            # What a function makes of a made-up completion may never come; a hook that breaks its contract always does.
+            stops=any(one.get("function") == POST_PROCESS and one.get("kind") == "contract" for one in error.errors),
         )
 
 
