@@ -1,6 +1,6 @@
 """A batch of samples, and how it is cut into the units that a function is called with."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,7 +95,7 @@ def samples_with(status: str, batch: Batch) -> list[int]:
     return [i for i, each in enumerate(batch.statuses or ()) if each == status]
 
 
-def gold_column(columns: Mapping[str, Any]) -> str | None:
+def gold_column(columns: Container[str]) -> str | None:
     """The column that holds the right answers, by its name: `label`, else the first one that there is."""
     return next((name for name in ("label", *GOLD_COLUMNS) if name in columns), None)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from rewards.batch import gold_column
 from rewards.calling.shapes import CONVENTIONS
 from rewards.calling.signature import read_signature
 from rewards.calling.targets import LoadError
@@ -75,7 +76,20 @@ class _Check:
         kind = "async" if info.is_async else "sync"
         return f"{CONVENTIONS[info.shape].says}; {kind}; called with one {info.granularity} at a time"
 
+    def _gold_unknown(self) -> None:
+        """Functions of other frameworks do not name the column of the gold answers: they get the one known as such."""
+        columns = {name for row in self.rows for name in row.columns}
+        if self.rows and self.pool.functions[0].shape not in ("trl", "post_process") and not gold_column(columns):
+            self.trying.add(
+                "gold",
+                "warning",
+                f"no column is known to hold the gold answers ({', '.join(sorted(columns)) or 'there is none'}): it gets "
+                "None for each",
+                fix="--column answer=NAME here, data.columns.answer=NAME in the recipe",
+            )
+
     async def _ask(self) -> None:
+        self._gold_unknown()
         real = await self.trying.real(self.rows) if self.rows else None
         if real is not None:
             self._judge(real)

@@ -370,3 +370,13 @@ def test_both_front_doors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert orchestrate(["reward", "--help"]) == 0
     assert orchestrate(["--help"]) == 0
     assert "orchestrate reward probe URL" in capsys.readouterr().out
+
+
+def test_rows_without_a_known_gold_column_are_told_of(check: Check) -> None:
+    data = [{"prompt": "1+1?", "reply": "2"}] * 2
+    code, report = check("single", data=data)
+    told = proof(report, "gold")
+    assert (code, told["level"]) == (0, "warning")
+    assert "no column is known to hold the gold answers (reply)" in told["message"]
+    code, report = check("single", "--column", "answer=reply", data=data)
+    assert (code, [p for p in report["proofs"] if p["name"] == "gold"]) == (0, [])
