@@ -83,8 +83,8 @@ class _Check:
             self.trying.add(
                 "gold",
                 "warning",
-                f"no column is known to hold the gold answers ({', '.join(sorted(columns)) or 'there is none'}): it gets "
-                "None for each",
+                f"no column is known to hold the gold answers ({', '.join(sorted(columns)) or 'there is none'}): "
+                "it gets None for each",
                 fix="--column answer=NAME here, data.columns.answer=NAME in the recipe",
             )
 
