@@ -4,7 +4,7 @@ VENV ?= .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test cases check docs bench learn clean
+.PHONY: help demo test faults cases check docs bench learn clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-8s %s\n", $$1, $$2}'
@@ -23,7 +23,10 @@ demo: $(VENV)/.run ## Install, then train the shipped model for a minute: watch 
 	$(VENV)/bin/orchestrate +experiment=grpo_math
 
 test: $(VENV)/.dev ## Install, then run the tests (under 20 minutes on two cores)
-	$(VENV)/bin/python -m pytest
+	$(VENV)/bin/python -m pytest -m 'not faults'
+
+faults: $(VENV)/.dev ## What hostile clients, servers, models and reward functions try (minutes; CI runs it after the tests)
+	$(VENV)/bin/python -m pytest -m faults
 
 cases: $(VENV)/.dev ## Known failures and published recipes: how many are judged right, per file and stage
 	$(VENV)/bin/python -m pytest tests/cases

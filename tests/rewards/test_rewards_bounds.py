@@ -14,6 +14,8 @@ import requests
 from prometheus_client.parser import text_string_to_metric_families
 from reward_server import RunningServer, launch
 
+pytestmark = pytest.mark.faults
+
 NO_GOLD = r"\boxed{}"  # blank for accuracy, though not as a text
 SECRET = "the secret prompt"
 MINE = """

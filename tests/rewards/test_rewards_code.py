@@ -104,6 +104,7 @@ HACKS: list[tuple[str, Any, str | None]] = [
 ]
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize(("completion", "tests", "entry_point"), HACKS)
 def test_hacks_earn_nothing(completion: str, tests: Any, entry_point: str | None) -> None:
     assert score(completion, tests, entry_point) == 0.0
@@ -127,6 +128,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_bombs_end_with_their_process(bomb: str) -> None:
     began = time.monotonic()

@@ -22,6 +22,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from reward_server import RunningServer, launch
 
+pytestmark = pytest.mark.faults
+
 BODIES = int(os.environ.get("HOSTILE_BODIES", "1000"))
 WITHIN_S = 5.0
 MOST_GROWTH = 24 * 2**20  # bytes of the server and its worker, from a tenth of the bodies to the last

@@ -15,6 +15,8 @@ from rewards.client import RemoteReward, RewardClient, RewardError, is_loopback,
 from rewards.commands import main
 from rewards.functions.remote import remote
 
+pytestmark = pytest.mark.faults
+
 LIMIT_S = 0.6
 GOOD: dict[str, Any] = {"components": {"f": [1.0]}, "rewards": [1.0], "errors": [], "logs": {}, "aborted": []}
 INFO: dict[str, Any] = {"functions": [{"name": "f", "shape": "trl", "wants_completion_ids": False}]}

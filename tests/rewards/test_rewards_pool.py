@@ -13,6 +13,8 @@ from rewards.contract import FunctionSpec, Granularity
 from rewards.running.pool import Pool
 from rewards.scoring import FunctionScores
 
+pytestmark = pytest.mark.faults
+
 UserFile = Callable[..., str]
 
 SOURCE = """

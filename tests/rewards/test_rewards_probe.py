@@ -14,6 +14,8 @@ from reward_server import StartServer
 
 from rewards.commands import main
 
+pytestmark = pytest.mark.faults
+
 Probe = Callable[..., tuple[int, dict[str, Any]]]
 
 

@@ -20,6 +20,8 @@ from rewards.running.output import Output
 from rewards.running.pool import Pool
 from rewards.scoring import FunctionScores
 
+pytestmark = pytest.mark.faults
+
 UserFile = Callable[..., str]
 
 SOURCE = """
