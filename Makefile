@@ -23,7 +23,7 @@ demo: $(VENV)/.run ## Install, then train the shipped model for a minute: watch 
 	$(VENV)/bin/orchestrate +experiment=grpo_math
 
 test: $(VENV)/.dev ## Install, then run the tests (under 20 minutes on two cores)
-	$(VENV)/bin/python -m pytest -m 'not faults'
+	$(VENV)/bin/python -m pytest -n 2 --dist loadfile -m 'not faults'
 
 faults: $(VENV)/.dev ## What hostile clients, servers, models and reward functions try (minutes; CI runs it after the tests)
 	$(VENV)/bin/python -m pytest -m faults
