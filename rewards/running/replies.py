@@ -10,7 +10,8 @@ from rewards.contract import Failure
 from rewards.running.execute import UnitResult
 from rewards.running.wire import encode_reply
 
-FLUSH_EVERY_S = 0.005
+FLUSH_EVERY_S = 0.05  # of sync work: a message less for the parent, which needs a core for it
+FLUSH_SOON_S = 0.005  # of async work: other requests wait for their share of a message
 
 
 @dataclass
@@ -88,4 +89,4 @@ class Replies:
 
     def flush_soon(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._timer is None:
-            self._timer = loop.call_later(FLUSH_EVERY_S, self.flush)
+            self._timer = loop.call_later(FLUSH_SOON_S, self.flush)

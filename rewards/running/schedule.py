@@ -14,11 +14,12 @@ from rewards.running.calls import Call
 from rewards.running.jobs import NORMAL, Job
 from rewards.running.process import WorkerProcess
 
-LARGEST_JOB = 64  # units, unless they are known to be cheap
+LARGEST_JOB = 64  # async units
+UNKNOWN_JOB = 16  # units of a function that has not run yet
 LARGEST_MESSAGE = 1024  # units that are sent to a worker at once, for jobs that are put together
-JOBS_PER_WORKER = 4  # so that a slow job leaves the rest of a batch to others
+FIRST_SHARE = 0.75  # of what is left goes to all workers in equal jobs, until a job is short
 WORTH_A_MESSAGE_S = 0.001  # of work
-LONG_JOB_S = 0.005  # a worker that is done idles about that long, until another is done with the last job of a batch
+LONG_JOB_S = 0.05  # what stands behind a slow unit in its job waits for it, while other workers have nothing to do
 PACE_MEMORY = 0.8  # weight of what was known before, when a job was timed
 SHORTEST_UNIT_S = 1e-6
 
@@ -34,11 +35,10 @@ class Schedule:
 
     def add(self, call: Call) -> None:
         """Queue the units of a call."""
-        units = len(call.units)
-        jobs = self._job_count(call.function, units)
-        for at in range(jobs):
-            share = range(at * units // jobs, (at + 1) * units // jobs)
-            self._jobs.put_nowait(Job(NORMAL, next(self._numbers), call, share))
+        start = 0
+        for size in self._sizes(call.function, len(call.units)):
+            self._jobs.put_nowait(Job(NORMAL, next(self._numbers), call, range(start, start + size)))
+            start += size
 
     def put_back(self, job: Job) -> None:
         """The place of a job in the queue is its own."""
@@ -84,13 +84,25 @@ class Schedule:
                 return
             yield job
 
-    def _job_count(self, function: FunctionInfo, units: int) -> int:
-        # Async units of a job run side by side, so fewer and larger jobs are better there.
-        shares = self.workers * (1 if function.is_async else JOBS_PER_WORKER)
-        size = min(LARGEST_JOB, math.ceil(units / shares))
-        if pace := self._pace.get(function.name):
-            size = max(min(size, int(LONG_JOB_S / pace)), int(WORTH_A_MESSAGE_S / pace))
-        return math.ceil(units / max(size, 1))
+    def _sizes(self, function: FunctionInfo, units: int) -> Iterator[int]:
+        """Large jobs, then ever smaller ones, so that messages are few and all workers end at about the same time.
+
+        Source: factoring (Hummel, Schonberg, Flynn, CACM 35(8), 1992).
+        """
+        if function.is_async:  # units of a job run side by side
+            least = most = min(LARGEST_JOB, math.ceil(units / self.workers))
+        elif pace := self._pace.get(function.name):
+            least, most = max(int(WORTH_A_MESSAGE_S / pace), 1), max(int(LONG_JOB_S / pace), 1)
+        else:
+            least, most = 1, UNKNOWN_JOB
+        while units:
+            jobs, size = self.workers, max(min(math.ceil(units * FIRST_SHARE / self.workers), most), least)
+            if units - jobs * size < jobs * least:  # the rest is not worth a round of its own
+                jobs = min(jobs, math.ceil(units / least))
+                size = math.ceil(units / jobs)
+            for _ in range(min(jobs, math.ceil(units / size))):
+                yield min(size, units)
+                units -= min(size, units)
 
     def _expected_s(self, job: Job) -> float:
         if job.call.function.is_async:
