@@ -15,6 +15,8 @@ class Context:
     run_dir: Path
     num_cpus: int = 1
     interpreter: str = sys.executable
+    vllm_version: str | None = None
+    """Of the vLLM that generates, whose flags differ by version; None = not known, or none."""
 
     @property
     def paths(self) -> RunPaths:

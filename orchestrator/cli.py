@@ -160,7 +160,12 @@ def plan(line: CommandLine) -> int:
         if job.findings:
             say(render_findings.text(job.findings), error=True)
         made = make_plan(
-            job.run, Context(run_dir=Path(job.run.runs_dir, job.run.name, "TIME"), num_cpus=job.facts.num_cpus)
+            job.run,
+            Context(
+                run_dir=Path(job.run.runs_dir, job.run.name, "TIME"),
+                num_cpus=job.facts.num_cpus,
+                vllm_version=job.facts.vllm_version,
+            ),
         )
         say(json.dumps(render_plan.as_json(made), indent=2) if line.json else render_plan.text(made))
         return FINDINGS if has_errors(job.findings) else OK

@@ -31,7 +31,7 @@ STARTED_REWARD = "local"
 """The kind of reward server that the run starts."""
 
 STARTABLE: Mapping[str, tuple[Any, ...]] = {
-    "generation.kind": ("embedded", "external"),
+    "generation.kind": ("embedded", "vllm", "external"),
     "generation.weight_sync.backend": ("safetensors",),
     "trainer.kind": ("grpo",),
     "launcher.kind": ("python",),

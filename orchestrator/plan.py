@@ -1,6 +1,6 @@
 """A recipe -> a Plan: pure, frozen data. Nothing is started and nothing is written here."""
 
-from launchers import counts, embedded, python, reward
+from launchers import counts, embedded, python, reward, vllm
 from launchers.context import Context
 from orchestrator.schema import RunConfig
 from orchestrator.steps import Plan, Step
@@ -20,4 +20,6 @@ def _services(run: RunConfig, context: Context) -> list[Step]:
         steps.append(reward.step(run, context))
     if run.generation.kind == "embedded":
         steps.append(embedded.step(run, context))
+    elif run.generation.kind == "vllm":
+        steps.append(vllm.step(run, context))
     return steps

@@ -134,7 +134,11 @@ def _carry_out_alone(
     run = job.run
     # The check has looked at the whole machine; what is started sees the job's share of it.
     extra_env = {} if share.gpus is None else {"CUDA_VISIBLE_DEVICES": share.gpus}
-    context = Context(run_dir=run_dir, num_cpus=max(1, job.facts.num_cpus // share.num_jobs))
+    context = Context(
+        run_dir=run_dir,
+        num_cpus=max(1, job.facts.num_cpus // share.num_jobs),
+        vllm_version=job.facts.vllm_version,
+    )
     plan = make_plan(run, context, resume_from=resume_from)
     paths = context.paths
     paths.weights.mkdir(exist_ok=True)

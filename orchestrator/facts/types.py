@@ -111,3 +111,9 @@ class Facts:
     """Free space in /dev/shm."""
     run_dir_free_bytes: int | str = "not looked at"
     """Free space where `runs_dir` is, or would be made."""
+
+    @property
+    def vllm_version(self) -> str | None:
+        """Of the generation service's vLLM; None where it is not known or has none."""
+        known = self.generation_versions
+        return None if isinstance(known, str) else known.get("vllm")

@@ -1,14 +1,19 @@
 """One client for every generation server: ours and vLLM 0.32. Imports no torch."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from functools import cached_property
 from typing import Any, TypeVar
 
-from orchestrator.generation.params import Sampling
-from orchestrator.generation.replies import Completion, choices_of, completion_of, sequence_scores
+from orchestrator.generation.asking import completion_body, completions_of, one_by_one, seed_of
+from orchestrator.generation.params import Sampling, sampling_problems
+from orchestrator.generation.replies import Completion, choices_of, sequence_scores
 from orchestrator.generation.transport import GenerationError, Transport
 
 __all__ = ["Completion", "GenerationClient", "GenerationError", "Sampling"]
 
+EMBEDDED = "orchestrate-embedded"
+"""What the embedded server calls its engine in /version, where vLLM names none."""
 # For questions that need no generation.
 FACT_TIMEOUT_S = 30.0
 
@@ -26,6 +31,7 @@ class GenerationClient:
     ) -> None:
         """`model` is the served name; None lets the server use its own. `token` is sent as a bearer token."""
         self.base_url, self.model = base_url.rstrip("/"), model
+        self._token = token
         self._http = Transport(base_url, timeout_s, token)
 
     def health(self) -> bool:
@@ -63,34 +69,23 @@ class GenerationClient:
     ) -> list[list[Completion]]:
         """`n` completions for each prompt of token ids, [prompts][n].
 
-        vLLM draws choice i of every prompt with seed + i: give successive calls seeds that lie far apart.
+        The same call gets the same again, but for `seed` None; equal prompts and neighbouring seeds get others.
+        Raises ValueError for sampling that no server takes as it is said.
         """
-        body = {
-            **self._named(),
-            "prompt": [list(prompt) for prompt in prompts],
-            "n": n,
-            "max_tokens": sampling.max_tokens,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "top_k": sampling.top_k,
-            "min_p": sampling.min_p,
-            "repetition_penalty": sampling.repetition_penalty,
-            "stop_token_ids": list(sampling.stop_token_ids),
-            "seed": seed,
-            "logprobs": 0,
-            "return_token_ids": True,
-            "return_tokens_as_token_ids": True,
-        }
-        reply = self._http.post("/v1/completions", body, repeatable=True)
+        for _, problem in sampling_problems(sampling):
+            raise ValueError(problem)
+        if sampling.temperature == 0:
+            # There is one answer only, and vLLM refuses to give it twice.
+            return [group * n for group in self._complete(self._http, prompts, 1, sampling, seed)]
+        if seed is None or not self._one_noise:
+            return self._complete(self._http, prompts, n, sampling, seed)
 
-        def read(reply: Any) -> list[list[Completion]]:
-            choices = choices_of(reply, len(prompts) * n)
-            return [
-                [completion_of(choice, prompt) for choice in choices[place * n : (place + 1) * n]]
-                for place, prompt in enumerate(prompts)
-            ]
+        def ask(place: int) -> list[Completion]:
+            with closing(Transport(self.base_url, self._http.timeout_s, self._token)) as own:
+                (group,) = self._complete(own, [prompts[place]], n, sampling, seed_of(seed, place))
+            return group
 
-        return self._checked("POST", "/v1/completions", read, reply)
+        return one_by_one(ask, len(prompts))
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[list[float]]:
         """Log-probs (temperature 1, nothing filtered) of each sequence's tokens after the first.
@@ -131,10 +126,16 @@ class GenerationClient:
         self._http.post("/init_weight_transfer_engine", {"init_info": dict(info)})
 
     def update_weights(self, update_info: Mapping[str, Any], weight_version: str) -> None:
-        """One whole update: start, update, finish. When the update is refused the server keeps its old version."""
+        """One whole update: start, update, finish. When the update is refused the server keeps its old version.
+
+        Cached prefixes go with the old weights: neither the update nor the proof by log-probs would touch them.
+        """
         self._http.post("/start_weight_update", {})
         self._http.post("/update_weights", {"update_info": dict(update_info)})
         self._http.post("/finish_weight_update", {"weight_version": weight_version})
+        if not self.reset_prefix_cache():
+            why = "prefixes that the old weights computed are still held, by requests under way"
+            raise GenerationError("POST", self.base_url + "/reset_prefix_cache", 200, why)
 
     def reset_prefix_cache(self) -> bool:
         """Forget cached prefixes; False when the server could not (requests under way). Older vLLM says nothing."""
@@ -153,6 +154,23 @@ class GenerationClient:
     def close(self) -> None:
         """Close the connection."""
         self._http.close()
+
+    @cached_property
+    def _one_noise(self) -> bool:
+        """Whether the server draws the prompts of one request alike: all but ours do."""
+        try:
+            return self.version().get("engine") != EMBEDDED
+        except GenerationError as error:
+            if error.status is None:
+                raise
+            return True
+
+    def _complete(
+        self, http: Transport, prompts: Sequence[Sequence[int]], n: int, sampling: Sampling, seed: int | None
+    ) -> list[list[Completion]]:
+        path, body = "/v1/completions", completion_body(self._named(), prompts, n, sampling, seed)
+        reply = http.post(path, body, repeatable=True)
+        return self._checked("POST", path, lambda it: completions_of(it, prompts, n, sampling.max_tokens), reply)
 
     def _named(self) -> dict[str, str]:
         return {} if self.model is None else {"model": self.model}

@@ -158,6 +158,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="VER005", name="different-vllm", check=versions.different_vllm),
     Rule(code="VER006", name="server-kind-unfit", check=versions.server_kind_unfit),
     Rule(code="VER007", name="tracker-not-installed", check=versions.tracker_not_installed),
+    Rule(code="VER008", name="files-need-newer-vllm", check=versions.files_need_newer_vllm),
 )
 
 

@@ -21,7 +21,7 @@ def vllm_settings_ignored(case: Case) -> Iterator[Finding]:
         trainer.args.vllm_importance_sampling_correction=true
     ## Good
         trainer.args.use_vllm=false
-        generation=vllm trainer.args.vllm_importance_sampling_correction=true
+        generation=vllm_nccl trainer.args.vllm_importance_sampling_correction=true
     """
     args, kind = case.run.trainer.args, case.run.generation.kind
     if not through_our_client(case.run):
@@ -60,9 +60,9 @@ def mode_contradicts_kind(case: Case) -> Iterator[Finding]:
         generation=inprocess trainer.args.use_vllm=true trainer.args.vllm_mode=server
         generation=colocate trainer.args.vllm_server_host=10.0.0.2 trainer.args.vllm_server_port=20901
         generation=inprocess trainer.args.vllm_mode=colocate
-        generation=vllm trainer.args.use_vllm=false
+        generation=vllm_nccl trainer.args.use_vllm=false
     ## Good
-        generation=vllm trainer.args.use_vllm=true trainer.args.vllm_mode=server
+        generation=vllm_nccl trainer.args.use_vllm=true trainer.args.vllm_mode=server
         generation=colocate trainer.args.vllm_mode=colocate
     """
     run, args = case.run, case.run.trainer.args
@@ -183,7 +183,7 @@ def environment_beside_our_rollouts(case: Case) -> Iterator[Finding]:
         reward.environment.max_turns=3
         reward.environment.urls=[http://127.0.0.1:9000]
     ## Good
-        generation=vllm reward.environment.max_turns=3 generation.max_model_len=64
+        generation=vllm_nccl reward.environment.max_turns=3 generation.max_model_len=64
     """
     environment = case.run.reward.environment
     used = {
@@ -197,7 +197,7 @@ def environment_beside_our_rollouts(case: Case) -> Iterator[Finding]:
             values=set_ | {"generation.kind": case.run.generation.kind},
             problem=f"rollouts with generation.kind = {case.run.generation.kind} have one turn and no environment",
             why="The environment would never be asked.",
-            fix="use generation=vllm (TRL's own rollouts), or remove reward.environment",
+            fix="use generation=vllm_nccl (TRL's own rollouts), or remove reward.environment",
         )
 
 

@@ -101,7 +101,7 @@ def refused_combination(case: Case) -> Iterator[Finding]:
     The message comes after the model has loaded on every GPU.
     ## Bad
         trainer.args.sync_ref_model=true
-        generation=vllm trainer.args.loss_type=vespo trainer.args.vllm_importance_sampling_mode=sequence_mask
+        generation=vllm_nccl trainer.args.loss_type=vespo trainer.args.vllm_importance_sampling_mode=sequence_mask
     ## Good
         trainer.args.sync_ref_model=true trainer.args.beta=0.04
     """

@@ -63,7 +63,7 @@ def port_used_twice(case: Case) -> Iterator[Finding]:
     ## Bad
         generation.port=8000 reward.port=8000
         generation.port=8000 reward=external reward.url=http://127.0.0.1:8000
-        generation=vllm generation.port=8000 generation.weight_sync.port=8000
+        generation=vllm_nccl generation.port=8000 generation.weight_sync.port=8000
         generation.port=8000 reward.environment.urls=[http://127.0.0.1:9000,http://127.0.0.1:9000]
     ## Good
         generation.port=8000 reward.port=8001
@@ -97,7 +97,7 @@ def port_in_use(case: Case) -> Iterator[Finding]:
     ## Bad
         generation.port=8000
         facts: {"busy_ports": {"8000": "pid 4711: python -m http.server 8000"}}
-        generation=vllm generation.weight_sync.port=51216
+        generation=vllm_nccl generation.weight_sync.port=51216
         facts: {"busy_ports": {"51216": "pid 4711: python other.py"}}
     ## Good
         generation.port=8001
@@ -146,11 +146,11 @@ def trainer_connects_elsewhere(case: Case) -> Iterator[Finding]:
     ## Why it matters
     One end of the group waits for the other for minutes, on two ports.
     ## Bad
-        generation=vllm generation.port=8000 +trainer.args.vllm_server_port=8001
-        generation=vllm generation.weight_sync.port=51300 +trainer.args.vllm_group_port=51216
-        generation=vllm generation.port=8001 +trainer.args.vllm_server_base_url=http://localhost:8000
+        generation=vllm_nccl generation.port=8000 +trainer.args.vllm_server_port=8001
+        generation=vllm_nccl generation.weight_sync.port=51300 +trainer.args.vllm_group_port=51216
+        generation=vllm_nccl generation.port=8001 +trainer.args.vllm_server_base_url=http://localhost:8000
     ## Good
-        generation=vllm generation.port=8001 +trainer.args.vllm_server_port=8001
+        generation=vllm_nccl generation.port=8001 +trainer.args.vllm_server_port=8001
     """
     run, args = case.run, case.run.trainer.args
     if not generation_kind(run.generation).server:

@@ -56,11 +56,11 @@ def biased_importance_ratio(case: Case) -> Iterator[Finding]:
     The server's log-probs are those of the cut distribution, the trainer's of the whole vocabulary: every ratio is off
     by the mass that was cut. A warning: people train so.
     ## Bad
-        generation=vllm trainer.args.top_p=0.9
+        generation=vllm_nccl trainer.args.top_p=0.9
         generation=colocate trainer.args.top_k=20 trainer.args.vllm_importance_sampling_correction=true
     ## Good
-        generation=vllm trainer.args.top_p=0.9 trainer.args.vllm_importance_sampling_correction=false
-        generation=vllm
+        generation=vllm_nccl trainer.args.top_p=0.9 trainer.args.vllm_importance_sampling_correction=false
+        generation=vllm_nccl
     """
     run, args = case.run, case.run.trainer.args
     corrected = args.get("vllm_importance_sampling_correction", True) is True and run.trainer.kind == "grpo"

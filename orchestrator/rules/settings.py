@@ -151,7 +151,7 @@ def not_started_yet(case: Case) -> Iterator[Finding]:
     The recipe can be checked here, and its services could be started by hand, but `orchestrate` would refuse to run it.
     It is a warning for `check` and stops a run.
     ## Bad
-        generation=vllm
+        trainer.kind=async_grpo
         launcher=torchrun
     ## Good
         generation=embedded

@@ -104,7 +104,7 @@ def offloaded_weights(case: Case) -> Iterator[Finding]:
     ## Why it matters
     NCCL takes tensors on a GPU only. Old clients then wait at the first sync for ever.
     ## Bad
-        generation=vllm 'trainer.args.fsdp_config={offload_params: true}'
+        generation=vllm_nccl 'trainer.args.fsdp_config={offload_params: true}'
         facts: {"versions": {"trl": "1.9.0"}}
     ## Good
         generation=vllm launcher=deepspeed launcher.zero_stage=3 launcher.offload=true

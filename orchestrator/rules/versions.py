@@ -8,12 +8,14 @@ from packaging.version import InvalidVersion, Version
 
 from orchestrator.facts import ModelFacts
 from orchestrator.findings import Finding, skipped
-from orchestrator.kinds import generation_kind
+from orchestrator.kinds import generation_kind, through_our_client
 from orchestrator.rules.case import Case
 
 TESTED = {"trl": ("1.16", "1.17"), "transformers": ("5.0", "5.20")}
 """Package -> first version that is tested, first one that is not."""
 
+FILES_SINCE = Version("0.32")
+"""vLLM whose transfer engines our plugin is written for."""
 PLAIN_SERVER = Version("1.11")
 """TRL speaks to vLLM's own server; up to 1.10 only to `trl vllm-serve`, which ran vLLM's offline LLM class."""
 
@@ -63,19 +65,19 @@ def unsupported_pairing(case: Case) -> Iterator[Finding]:
     ## What it checks
     The requirements in TRL's own package metadata (vLLM, transformers, accelerate, peft, deepspeed) against what is
     installed: transformers and accelerate in the trainer's interpreter (an error), vLLM in the interpreter of the
-    generation service (a warning: TRL itself only warns).
+    generation service (a warning: TRL itself only warns) where TRL's own client speaks to it.
     ## Why it matters
     A client and a server of two protocols meet as 404 answers, or as weights that never arrive.
     ## Bad
-        generation=vllm
+        generation=vllm_nccl
         facts: {"requirements": {"vllm": ">=0.22.0,<=0.31.0"}, "generation_versions": {"vllm": "0.33.0"}}
     ## Good
-        generation=vllm
+        generation=vllm_nccl
         facts: {"requirements": {"vllm": ">=0.22.0,<=0.31.0"}, "generation_versions": {"vllm": "0.31.0"}}
     """
     if case.run.trainer.kind == "command":
         return
-    engine = generation_kind(case.run.generation).vllm
+    engine = generation_kind(case.run.generation).vllm and not through_our_client(case.run)
     homes: dict[str, Mapping[str, str] | str] = dict.fromkeys(case.facts.requirements, case.facts.versions)
     homes["vllm"] = case.facts.generation_versions if engine else {}
     for package, specifier in case.facts.requirements.items():
@@ -100,6 +102,38 @@ def _allows(specifier: str, version: Version) -> bool:
         return SpecifierSet(specifier).contains(version, prereleases=True)
     except (InvalidSpecifier, InvalidRequirement):
         return True
+
+
+def files_need_newer_vllm(case: Case) -> Iterator[Finding]:
+    """The server's vLLM takes weights from files.
+
+    ## What it checks
+    With `generation.kind=vllm` and `weight_sync.backend=safetensors`: vLLM 0.32 or newer in `generation.python`'s
+    interpreter.
+    ## Why it matters
+    Our plugin is written for the transfer engines of 0.32, and the proof of a sync asks for /weight_info, which came
+    with it.
+    ## Bad
+        generation=vllm
+        facts: {"generation_versions": {"vllm": "0.31.0"}}
+    ## Good
+        generation=vllm
+        facts: {"generation_versions": {"vllm": "0.32.0"}}
+        generation=vllm_nccl
+        facts: {"generation_versions": {"vllm": "0.31.0"}}
+    """
+    generation = case.run.generation
+    installed = version_of(case.facts.generation_versions, "vllm")
+    if generation.kind != "vllm" or generation.weight_sync.backend != "safetensors" or installed is None:
+        return
+    if installed < FILES_SINCE:
+        yield Finding(
+            values={"vllm": str(installed), "generation.weight_sync.backend": "safetensors"},
+            problem=f"vllm {installed} cannot take weights from files: that needs {FILES_SINCE} or newer",
+            why="The server would start, and be refused by the handshake.",
+            fix=f"pip install 'vllm>={FILES_SINCE}' in the interpreter of the generation service, or between GPUs "
+            "generation.weight_sync.backend=nccl",
+        )
 
 
 def server_kind_unfit(case: Case) -> Iterator[Finding]:
@@ -200,12 +234,12 @@ def different_vllm(case: Case) -> Iterator[Finding]:
     Without vLLM the client cannot open the group; with another version the two ends of the group may not understand
     each other, and the run hangs at the first sync.
     ## Bad
-        generation=vllm
+        generation=vllm_nccl
         facts: {"versions": {"trl": "1.16.0", "vllm": "0.30.0"}, "generation_versions": {"vllm": "0.31.0"}}
-        generation=vllm
+        generation=vllm_nccl
         facts: {"versions": {"trl": "1.16.0"}, "generation_versions": {"vllm": "0.31.0"}}
     ## Good
-        generation=vllm
+        generation=vllm_nccl
         facts: {"versions": {"trl": "1.16.0", "vllm": "0.31.0"}, "generation_versions": {"vllm": "0.31.0"}}
     """
     generation = case.run.generation

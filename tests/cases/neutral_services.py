@@ -34,6 +34,7 @@ def generation(recipe: Recipe) -> Iterator[str]:
     if recipe.has("g.gpus") and recipe.settings["g.gpus"].is_list:
         yield f"generation.gpus={recipe.indices('g.gpus')}"
     if kind == "vllm":
+        yield "generation.weight_sync.backend=nccl"  # nobody else sends files
         yield from _server(recipe)
 
 
