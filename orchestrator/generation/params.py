@@ -23,10 +23,11 @@ class Sampling:
 
 
 def sampling_problems(sampling: Sampling) -> Iterator[tuple[str, str]]:
-    """(field, sentence) for every value outside the ranges that vLLM 0.32 accepts."""
+    """(field, sentence) for every value outside the ranges that vLLM 0.32 takes as they are."""
     legal = (
         ("max_tokens", sampling.max_tokens >= 1, "at least 1"),
-        ("temperature", sampling.temperature >= 0.0, "0 or more"),
+        # Between the two, vLLM would sample at 0.01 and say nothing.
+        ("temperature", sampling.temperature == 0.0 or sampling.temperature >= 0.01, "0 (greedy) or at least 0.01"),
         ("top_p", 0.0 < sampling.top_p <= 1.0, "in (0, 1]"),
         ("top_k", sampling.top_k >= -1, "0 (off) or at least 1"),
         ("min_p", 0.0 <= sampling.min_p <= 1.0, "in [0, 1]"),

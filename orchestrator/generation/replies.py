@@ -35,8 +35,11 @@ def choices_of(reply: Any, count: int) -> list[Mapping[str, Any]]:
     return choices
 
 
-def completion_of(choice: Mapping[str, Any], prompt: Sequence[int]) -> Completion:
-    """One choice, checked: the prompt is ours, every token has one finite log-prob, and it ended by itself."""
+def completion_of(choice: Mapping[str, Any], prompt: Sequence[int], max_tokens: int) -> Completion:
+    """One choice, checked: the prompt is ours, every token has one finite log-prob, and it ended by itself.
+
+    vLLM shortens max_tokens to its context and says nothing: a completion that was cut there is no truncated one.
+    """
     where = f"choice {choice.get('index')}"
     if choice.get("finish_reason") not in ENDINGS:
         raise ValueError(f"{where} ended with {choice.get('finish_reason')!r}, wanted one of {', '.join(ENDINGS)}")
@@ -50,6 +53,11 @@ def completion_of(choice: Mapping[str, Any], prompt: Sequence[int]) -> Completio
     logprobs = table.get("token_logprobs")
     if not isinstance(logprobs, list) or len(logprobs) != len(token_ids):
         raise ValueError(f"{where} has {len(token_ids)} tokens but not as many log-probs")
+    if choice["finish_reason"] == "length" and len(token_ids) < max_tokens:
+        raise ValueError(
+            f"{where} was cut at {len(token_ids)} of {max_tokens} tokens: with its prompt of {len(prompt)} it does not "
+            "fit the server's context"
+        )
     return Completion(
         token_ids=token_ids,
         logprobs=[_finite(value, where) for value in logprobs],
