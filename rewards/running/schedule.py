@@ -15,7 +15,7 @@ from rewards.running.jobs import NORMAL, Job
 from rewards.running.process import WorkerProcess
 
 LARGEST_JOB = 64  # async units
-UNKNOWN_JOB = 16  # units of a function that has not run yet
+UNKNOWN_JOB, UNKNOWN_SHARE = 16, 0.25  # units, and share of what there is, of a function that has not run yet
 LARGEST_MESSAGE = 1024  # units that are sent to a worker at once, for jobs that are put together
 FIRST_SHARE = 0.75  # of what is left goes to all workers in equal jobs, until a job is short
 WORTH_A_MESSAGE_S = 0.001  # of work
@@ -94,7 +94,7 @@ class Schedule:
         elif pace := self._pace.get(function.name):
             least, most = max(int(WORTH_A_MESSAGE_S / pace), 1), max(int(LONG_JOB_S / pace), 1)
         else:
-            least, most = 1, UNKNOWN_JOB
+            least, most = 1, min(UNKNOWN_JOB, math.ceil(units * UNKNOWN_SHARE / self.workers))
         while units:
             jobs, size = self.workers, max(min(math.ceil(units * FIRST_SHARE / self.workers), most), least)
             if units - jobs * size < jobs * least:  # the rest is not worth a round of its own
