@@ -2,7 +2,8 @@
 
 import os
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.paths import RunPaths
@@ -17,6 +18,9 @@ class Context:
     interpreter: str = sys.executable
     vllm_version: str | None = None
     """Of the vLLM that generates, whose flags differ by version; None = not known, or none."""
+
+    devices: Mapping[str, str] = field(default_factory=dict)
+    """Part -> its CUDA_VISIBLE_DEVICES; a part that is not in it sees what the run sees."""
 
     @property
     def paths(self) -> RunPaths:
@@ -34,3 +38,13 @@ def threads(count: int) -> dict[str, str]:
     A number that the user exported wins.
     """
     return {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(count))}
+
+
+def gpus(context: Context, part: str) -> dict[str, str]:
+    """Of one part's process. The order is nvidia-smi's, which the recipe counts in; CUDA's own puts the fastest first.
+
+    An empty list hides every GPU.
+    """
+    if part not in context.devices:
+        return {}
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": context.devices[part]}

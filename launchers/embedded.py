@@ -1,6 +1,6 @@
 """The embedded generation server: transformers behind the part of vLLM's API that we use."""
 
-from launchers.context import Context, module_argv, threads
+from launchers.context import Context, gpus, module_argv, threads
 from orchestrator.schema import RunConfig
 from orchestrator.steps import HttpProbe, Step
 
@@ -24,9 +24,9 @@ def step(run: RunConfig, context: Context) -> Step:
             *module_argv(generation.python or context.interpreter, "orchestrator.generation.server"),
             *(str(word) for flag in flags.items() for word in flag),
         ),
-        env=threads(context.num_cpus) | dict(generation.env),
+        env=threads(context.num_cpus) | gpus(context, "generation") | dict(generation.env),
         ready=HttpProbe(url=f"{generation.url}/health"),
-        ready_timeout_s=run.supervision.ready_timeout_s,
+        ready_timeout_s=generation.ready_timeout_s or run.supervision.ready_timeout_s,
         host=generation.host,
         port=generation.port if isinstance(generation.port, int) else None,
     )

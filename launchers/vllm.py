@@ -3,20 +3,18 @@
 import json
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
-import orchestrator.generation
-from launchers.context import Context, threads
+from launchers.context import Context, gpus, threads
+from orchestrator.adapters import legal_rank, sends_adapters
+from orchestrator.assets import VLLM_PLUGIN
 from orchestrator.schema import RunConfig
 from orchestrator.steps import HttpProbe, Step
 
 # Its distribution is not always named vllm, and then `vllm serve` does not start; the module does.
 MODULE = "vllm.entrypoints.openai.api_server"
-PLUGIN = Path(orchestrator.generation.__file__).parent / "vllm_plugin"
-"""On the server's PYTHONPATH: vLLM finds our weight-transfer backend there, with nothing to install."""
 SCALE_OUT_SINCE = Version("0.30")
 """Before, TRL's routes for multimodal prompts were always there; since, they are asked for."""
 
@@ -28,7 +26,7 @@ def step(run: RunConfig, context: Context) -> Step:
         argv=(generation.python or context.interpreter, "-m", MODULE, *_words(_flags(run, context))),
         env=_env(run, context),
         ready=HttpProbe(url=f"{generation.url}/health"),
-        ready_timeout_s=run.supervision.ready_timeout_s,
+        ready_timeout_s=generation.ready_timeout_s or run.supervision.ready_timeout_s,
         host=generation.host,
         port=generation.port if isinstance(generation.port, int) else None,
     )
@@ -57,6 +55,8 @@ def _flags(run: RunConfig, context: Context) -> dict[str, Any]:
         "disable_uvicorn_access_log": True,
         "enable_scale_out": True if _at_least(context.vllm_version, SCALE_OUT_SINCE) else None,
     }
+    if sends_adapters(run):
+        ours |= {"enable_lora": True, "max_lora_rank": legal_rank(run.trainer.lora.r or 1)}
     return {**ours, **generation.args}
 
 
@@ -66,15 +66,17 @@ def _env(run: RunConfig, context: Context) -> dict[str, str]:
     path = own.pop("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
     return (
         threads(context.num_cpus)
+        | gpus(context, "generation")
         | {
             # /update_weights, /pause and their like exist in this mode only.
             "VLLM_SERVER_DEV_MODE": "1",
             "VLLM_NO_USAGE_STATS": "1",
             # As -P does, which Python 3.10 does not know: a user's module must not shadow one of vLLM's.
             "PYTHONSAFEPATH": "1",
-            "PYTHONPATH": os.pathsep.join(filter(None, (str(PLUGIN), path))),
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(VLLM_PLUGIN), path))),
             "ORCHESTRATE_WEIGHTS_DIR": str(context.paths.weights),
         }
+        | ({"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"} if sends_adapters(run) else {})
         | own
     )
 

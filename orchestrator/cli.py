@@ -1,6 +1,7 @@
 """Verbs to functions, errors to exit codes."""
 
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -35,6 +36,7 @@ orchestrate: one recipe for the reward server, the generation server and the tra
   orchestrate rules [CODE]                          the rules and the alarms of a run, or one of them
   orchestrate resume RUN                            go on from the last checkpoint of a run directory
   orchestrate stop RUN                              end what is left of a run, also of a killed one
+  orchestrate vllm-plugin                           the folder that a vLLM of your own takes weights by (pip install it)
   orchestrate reward check FILE.py:FUNC [...]       contract test of a reward function; --help shows the flags
   orchestrate reward probe URL [...]                speak every reward dialect to a running server
 
@@ -151,6 +153,7 @@ def plan(line: CommandLine) -> int:
     from launchers.context import Context
     from orchestrator.plan import make_plan
     from orchestrator.render import plan as render_plan
+    from orchestrator.turns import CUDA_VISIBLE_DEVICES, devices
 
     if line.multirun:
         raise UsageError("plan shows one job: leave out -m and give one value to each key")
@@ -165,6 +168,7 @@ def plan(line: CommandLine) -> int:
                 run_dir=Path(job.run.runs_dir, job.run.name, "TIME"),
                 num_cpus=job.facts.num_cpus,
                 vllm_version=job.facts.vllm_version,
+                devices=devices(job.run, job.facts, os.environ.get(CUDA_VISIBLE_DEVICES)),
             ),
         )
         say(json.dumps(render_plan.as_json(made), indent=2) if line.json else render_plan.text(made))
@@ -214,6 +218,16 @@ def _may_start(jobs: Sequence[CheckedJob]) -> bool:
 
 def _chosen_later(sweeper: str) -> str:
     return f"hydra/sweeper={sweeper} chooses the combinations as it goes: they are not known beforehand."
+
+
+def vllm_plugin(line: CommandLine) -> int:
+    """Print where the plugin lies: for PYTHONPATH, or for pip (docs/generation.md)."""
+    if line.words:
+        raise UsageError("vllm-plugin takes no arguments")
+    from orchestrator.assets import VLLM_PLUGIN
+
+    say(str(VLLM_PLUGIN))
+    return OK
 
 
 def rules(line: CommandLine) -> int:
@@ -302,6 +316,7 @@ VERBS: dict[str, Callable[[CommandLine], int]] = {
     "why": why,
     "schema": schema,
     "rules": rules,
+    "vllm-plugin": vllm_plugin,
     "resume": resume,
     "stop": stop,
     "help": show_help,

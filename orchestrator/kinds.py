@@ -31,11 +31,8 @@ STARTED_REWARD = "local"
 """The kind of reward server that the run starts."""
 
 STARTABLE: Mapping[str, tuple[Any, ...]] = {
-    "generation.kind": ("embedded", "vllm", "external"),
-    "generation.weight_sync.backend": ("safetensors",),
     "trainer.kind": ("grpo",),
     "launcher.kind": ("python",),
-    "trainer.lora.r": (None,),
     "model.add_tokens": ([],),
 }
 """Setting -> the values that this version can run. The others are checked all the same."""
@@ -55,12 +52,8 @@ def through_our_client(run: RunConfig) -> bool:
 def not_startable(run: RunConfig) -> Iterator[tuple[str, Any]]:
     """(setting, value) of each part that this version checks but cannot run."""
     chosen: dict[str, Any] = {
-        "generation.kind": run.generation.kind,
         "trainer.kind": run.trainer.kind,
         "launcher.kind": run.launcher.kind,
-        "trainer.lora.r": run.trainer.lora.r,
         "model.add_tokens": run.model.add_tokens,
     }
-    if generation_kind(run.generation).server:
-        chosen["generation.weight_sync.backend"] = run.generation.weight_sync.backend
     return ((path, kind) for path, kind in chosen.items() if kind not in STARTABLE[path])

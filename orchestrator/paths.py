@@ -41,7 +41,10 @@ class RunPaths:
 
     @property
     def weights(self) -> Path:
-        """The folder that weight files travel through: the generation server reads from nowhere else."""
+        """The folder that weight files travel through: the generation server reads from nowhere else.
+
+        A link into shared memory where they fit (orchestrator/supervise/shared_memory.py); gone when the run has ended.
+        """
         return self.run_dir / "weights"
 
     @property

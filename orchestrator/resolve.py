@@ -68,12 +68,18 @@ def resolve(raw: DictConfig) -> tuple[RunConfig, tuple[Problem, ...]]:
 
 def auto_ports(raw: DictConfig) -> tuple[str, ...]:
     """Paths of the ports that are to be picked for this run."""
-    started = tuple(name for name, kind in GENERATION_KINDS.items() if kind.started)
-    local = (("generation", started), ("reward", (STARTED_REWARD,)))
+    served = tuple(name for name, kind in GENERATION_KINDS.items() if kind.server)
+    started = tuple(name for name in served if GENERATION_KINDS[name].started)
+    nccl = OmegaConf.select(raw, "generation.weight_sync.backend") == "nccl"
+    opened = {
+        "generation.port": ("generation.kind", started),
+        "generation.weight_sync.port": ("generation.kind", served if nccl else ()),
+        "reward.port": ("reward.kind", (STARTED_REWARD,)),
+    }
     return tuple(
-        f"{part}.port"
-        for part, kinds in local
-        if OmegaConf.select(raw, f"{part}.kind") in kinds and OmegaConf.select(raw, f"{part}.port") == AUTO
+        port
+        for port, (kind, kinds) in opened.items()
+        if OmegaConf.select(raw, kind) in kinds and OmegaConf.select(raw, port) == AUTO
     )
 
 

@@ -17,8 +17,11 @@ from rich.console import Console
 from launchers.context import Context
 from orchestrator.compose import Composed
 from orchestrator.exits import FINDINGS, OK, RUN_FAILED
+from orchestrator.facts import ModelFacts
 from orchestrator.findings import stopping, stops_a_run
 from orchestrator.jobs import WHOLE, CheckedJob, JobResult, Share, check_composed
+from orchestrator.kinds import generation_kind
+from orchestrator.ledgers.memory import BYTES, num_parameters
 from orchestrator.output import say
 from orchestrator.paths import RunPaths
 from orchestrator.plan import make_plan
@@ -35,7 +38,9 @@ from orchestrator.supervise.outcome import Outcome
 from orchestrator.supervise.record import live_processes
 from orchestrator.supervise.run import run_plan
 from orchestrator.supervise.rundir import create_run_dir, write_json
+from orchestrator.supervise.shared_memory import weights_folder
 from orchestrator.supervise.watch import FileWatch
+from orchestrator.turns import CUDA_VISIBLE_DEVICES, devices
 
 
 def run_job(raw: DictConfig, overrides: tuple[str, ...], share: Share = WHOLE) -> JobResult:
@@ -133,15 +138,15 @@ def _carry_out_alone(
 ) -> JobResult:
     run = job.run
     # The check has looked at the whole machine; what is started sees the job's share of it.
-    extra_env = {} if share.gpus is None else {"CUDA_VISIBLE_DEVICES": share.gpus}
+    extra_env = {} if share.gpus is None else {CUDA_VISIBLE_DEVICES: share.gpus}
     context = Context(
         run_dir=run_dir,
         num_cpus=max(1, job.facts.num_cpus // share.num_jobs),
         vllm_version=job.facts.vllm_version,
+        devices=devices(run, job.facts, os.environ.get(CUDA_VISIBLE_DEVICES), share.gpus),
     )
     plan = make_plan(run, context, resume_from=resume_from)
     paths = context.paths
-    paths.weights.mkdir(exist_ok=True)
     OmegaConf.save(OmegaConf.create(OmegaConf.to_container(raw, resolve=True)), paths.config)
     write_json(paths.plan, render_plan.as_json(plan))
     write_json(paths.findings, render_findings.as_json([job]))
@@ -150,9 +155,18 @@ def _carry_out_alone(
         path.unlink(missing_ok=True)
     watch = FileWatch(run, paths)
     console = Console(stderr=True)
-    with display(console, paths.metrics, _num_steps(run)) as observer:
+    with (
+        weights_folder(paths, _weight_bytes(job)) as weights,
+        display(console, paths.metrics, _num_steps(run)) as observer,
+    ):
         outcome = run_plan(
-            plan, run_dir, gate=lambda: _gate(job, run_dir), observer=observer, watch=watch, extra_env=extra_env
+            plan,
+            run_dir,
+            gate=lambda: _gate(job, run_dir),
+            observer=observer,
+            watch=watch,
+            extra_env=extra_env,
+            scratch=weights,
         )
     result = _result(run, paths, outcome) | {"alarms": watch.raised}
     write_json(paths.result, result)
@@ -162,6 +176,15 @@ def _carry_out_alone(
         resumable = last_checkpoint(run_dir) is not None
         say(render_run.failure(outcome, str(run_dir), resumable=resumable), error=True)
     return JobResult(code=outcome.code, run_dir=run_dir, result=result, reason=outcome.reason)
+
+
+def _weight_bytes(job: CheckedJob) -> float | None:
+    """Of one weight file on its way; None where shared memory must not be used: what others started reads elsewhere."""
+    run, model = job.run, job.facts.models.get(job.run.generation.model)
+    if not generation_kind(run.generation).started or not isinstance(model, ModelFacts):
+        return None
+    params = num_parameters(model)
+    return None if params is None else params * BYTES[run.generation.dtype]
 
 
 def _gate(job: CheckedJob, run_dir: Path) -> str | None:

@@ -64,11 +64,15 @@ class LimitsConfig:
 class DataConfig:
     """Where prompts and gold answers come from."""
 
-    source: str = choice("arithmetic", "jsonl")
+    source: str = choice("arithmetic", "jsonl", "reasoning_gym")
     path: str | None = None
     """JSONL file with the training rows (`source: jsonl`); relative to the folder that orchestrate is called in."""
     heldout_path: str | None = None
     """JSONL file with the rows that are never trained on."""
+    task: str | None = None
+    """Name of a data set of reasoning_gym (`source: reasoning_gym`)."""
+    params: dict[str, Any] = field(default_factory=dict)
+    """That data set's own parameters, e.g. {max_terms: 2}. Its reward is the built-in `reasoning_gym`."""
     prompt: str = "prompt"
     """Column of the file that holds the prompt: a string or a list of messages."""
     columns: dict[str, str] = field(default_factory=dict)
@@ -78,7 +82,7 @@ class DataConfig:
     rows: int | None = None
     """Training rows, drawn with `seed`; None = all that the source has."""
     seed: int = 0
-    """Seed of generated rows (`source: arithmetic`)."""
+    """Decides which rows, and in what order; for reasoning_gym the training rows only."""
     long_prompts: str = choice("error", "drop")
     """What happens to prompts above `limits.prompt_length`."""
 
@@ -195,6 +199,9 @@ class WeightSyncConfig:
     """Log-probs are compared at every n-th sync; the weight version at every one."""
     tolerance: float | None = None
     """Largest accepted gap in log-prob (nats); None = by dtype."""
+    lora: str = choice("merged", "adapter")
+    """With trainer.lora: merged: weights with the adapter in them. adapter: the adapter alone, which vLLM loads beside
+    the weights that it started with."""
 
 
 @dataclass(kw_only=True)
@@ -230,6 +237,8 @@ class GenerationConfig:
     """Arguments of the vLLM engine under vLLM's own names, checked against the vLLM that would run."""
     max_batch_rows: int = 512
     """Sequences that the embedded server computes at once."""
+    ready_timeout_s: float | None = None
+    """Seconds from the server's start until it must answer; None = supervision.ready_timeout_s."""
     request_timeout_s: float = 600.0
     """Seconds that one generation or weight request may take."""
     weight_sync: WeightSyncConfig = field(default_factory=WeightSyncConfig)
@@ -242,8 +251,19 @@ class LoraConfig:
     r: int | None = None
     """Rank; None = all weights are trained."""
     lora_alpha: float | None = None
+    """The adapter counts lora_alpha / r times; None = PEFT's 8."""
     target_modules: list[str] | str | None = None
-    """Names of modules, or all-linear."""
+    """Names of modules, or all-linear; None = PEFT's choice for the architecture."""
+    lora_dropout: float = 0.0
+    """Share of an adapter's inputs that a training pass drops."""
+    modules_to_save: list[str] | None = None
+    """Modules that are trained whole beside the adapters, and saved with them."""
+    bias: str = choice("none", "all", "lora_only")
+    """Biases that are trained too."""
+    use_rslora: bool = False
+    """The adapter counts lora_alpha / sqrt(r) times (rank-stabilised LoRA)."""
+    use_dora: bool = False
+    """Weight-decomposed LoRA: a weight's size is trained apart from its direction."""
 
 
 @dataclass(kw_only=True)

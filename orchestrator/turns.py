@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from orchestrator.facts.ports import fixed_ports
-from orchestrator.facts.types import Gpu
+from orchestrator.facts.types import Facts, Gpu
 from orchestrator.jobs import CheckedJob
-from orchestrator.ledgers.devices import claims
+from orchestrator.ledgers.devices import claims, places
 from orchestrator.schema import RunConfig
 
 CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
@@ -97,6 +97,15 @@ def pool_of(runs: Sequence[RunConfig], seen: Sequence[Gpu] | str, visible: str |
     words = dict(zip(there, map(str, there) if own_words is None else own_words, strict=False))
     judges = {index for run in runs for index in run.reward.judge.gpus or ()}
     return Pool(indices=tuple(index for index in there if index not in judges), words=words)
+
+
+def devices(run: RunConfig, facts: Facts, visible: str | None, share: str | None = None) -> dict[str, str]:
+    """Part -> its CUDA_VISIBLE_DEVICES; {} where the ledger places nothing. `share` is what of `visible` a job has."""
+    pool = pool_of([run], facts.gpus, visible)
+    own = None if share is None else share.split(",")
+    there = [index for index in pool.indices if own is None or pool.words.get(index) in own]
+    found = places(claims(run, facts.generation_versions), there)
+    return {part: ",".join(pool.words.get(index, str(index)) for index in gpus) for part, gpus in found.items()}
 
 
 def need_of(number: int, job: CheckedJob, pool: Pool) -> Need:

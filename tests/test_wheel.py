@@ -31,6 +31,8 @@ def test_the_wheel_holds_what_a_run_needs(wheel: Path) -> None:
         "orchestrator/assets/tiny_math/model.safetensors",
         "rewards/server.py",
         "launchers/embedded.py",
+        "orchestrator/generation/vllm_plugin/orchestrate_vllm/engine.py",
+        "orchestrator/generation/vllm_plugin/orchestrate_vllm-1.0.dist-info/entry_points.txt",
     } <= names
     assert not [name for name in names if name.startswith(("tests/", "examples/", "docs/"))]
 

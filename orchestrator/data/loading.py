@@ -2,15 +2,19 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from orchestrator.data.arithmetic import arithmetic_rows
 from orchestrator.data.columns import Row, rename, renaming
 from orchestrator.data.errors import ROWS_KEYS, DataError, nearest
 from orchestrator.data.jsonl import jsonl_rows
+from orchestrator.data.reasoning_gym import reasoning_gym_rows
 
-SOURCES = ("arithmetic", "jsonl")
-LATER_SOURCES = ("hub", "reasoning_gym")
+SOURCES = ("arithmetic", "jsonl", "reasoning_gym")
+LATER_SOURCES = ("hub",)
 SPLITS = ("train", "heldout")
+READ_BY = {"path": "jsonl", "heldout_path": "jsonl", "task": "reasoning_gym", "params": "reasoning_gym"}
+"""Setting -> the only source that reads it."""
 
 
 def load_rows(
@@ -18,29 +22,40 @@ def load_rows(
     *,
     split: str,
     rows: int | None,
+    other_rows: int | None = 0,
     seed: int,
     path: str | Path | None = None,
     heldout_path: str | Path | None = None,
+    task: str | None = None,
+    params: Mapping[str, Any] | None = None,
     prompt: str = "prompt",
     columns: Mapping[str, str] | None = None,
     chat: bool = False,
 ) -> list[Row]:
     """Rows whose `prompt` is text or a list of messages, plus the source's other columns (`answer`, ...).
 
-    `rows=None` means all there are. `prompt` names the source's prompt column, `columns` maps our names to the
-    source's. With `chat` a text prompt becomes one user message. `seed` decides which rows and in what order; the
-    same arguments give the same rows on every machine. Raises DataError on anything that cannot be used.
+    `rows=None` means all there are; `other_rows` is how many the other split has: reasoning_gym makes both, none twice.
+    `prompt` names the source's prompt column, `columns` maps our names to the source's. With `chat` a text prompt
+    becomes one user message. `seed` decides which rows and in what order; the same arguments give the same rows on
+    every machine. Raises DataError on anything that cannot be used.
     """
     _known_source(source)
     if split not in SPLITS:
         raise DataError(f"data.split = {split!r} is not a split; {nearest(split, SPLITS)}")
     if rows is not None and rows < 1:
         raise DataError(f"{ROWS_KEYS[split]} = {rows}; fix: a positive number, or null for all rows")
-    if source == "arithmetic":
-        loaded = _arithmetic(split, rows, seed, prompt, columns or {}, unused=(path, heldout_path))
-    else:
+    _nothing_unread(source, {"path": path, "heldout_path": heldout_path, "task": task, "params": params})
+    columns = columns or {}
+    if source == "jsonl":
         key, chosen = _file_of(split, path, heldout_path)
-        loaded = jsonl_rows(chosen, rows=rows, seed=seed, prompt=prompt, columns=columns or {}, key=key, split=split)
+        loaded = jsonl_rows(chosen, rows=rows, seed=seed, prompt=prompt, columns=columns, key=key, split=split)
+    else:
+        if source == "reasoning_gym":
+            loaded = reasoning_gym_rows(task, params or {}, split=split, rows=rows, other_rows=other_rows, seed=seed)
+        else:
+            loaded = arithmetic_rows(split, rows, seed)
+        renamed = renaming(set(loaded[0]), prompt=prompt, columns=columns, where=f"source {source}")
+        loaded = [rename(row, renamed) for row in loaded]
     return [_as_chat(row) for row in loaded] if chat else loaded
 
 
@@ -54,19 +69,12 @@ def _known_source(source: str) -> None:
         raise DataError(f"data.source = {source!r} is not a source; {nearest(source, (*SOURCES, *LATER_SOURCES))}")
 
 
-def _arithmetic(
-    split: str,
-    rows: int | None,
-    seed: int,
-    prompt: str,
-    columns: Mapping[str, str],
-    unused: tuple[str | Path | None, ...],
-) -> list[Row]:
-    if any(path is not None for path in unused):
-        raise DataError("data.path is set, but source arithmetic reads no file; fix: remove it, or use source jsonl")
-    loaded = arithmetic_rows(split, rows, seed)
-    renamed = renaming(set(loaded[0]), prompt=prompt, columns=columns, where="source arithmetic")
-    return [rename(row, renamed) for row in loaded]
+def _nothing_unread(source: str, given: Mapping[str, object]) -> None:
+    for name, reader in READ_BY.items():
+        if given[name] and reader != source:
+            raise DataError(
+                f"data.{name} is set, but source {source} does not read it; fix: remove it, or use source {reader}"
+            )
 
 
 def _file_of(split: str, path: str | Path | None, heldout_path: str | Path | None) -> tuple[str, Path]:

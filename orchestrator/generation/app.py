@@ -8,7 +8,7 @@ from typing import Any, Literal
 from fastapi import FastAPI
 from fastapi.responses import Response
 
-from orchestrator.generation import completions
+from orchestrator.generation import EMBEDDED, completions
 from orchestrator.generation.answers import AsciiJSON, add_error_handlers
 from orchestrator.generation.protocol import (
     ChatRequest,
@@ -81,7 +81,7 @@ def _add_facts(app: FastAPI, service: Service, session: WeightSession) -> None:
 
     @app.get("/version")
     async def version() -> dict[str, str]:
-        return {"version": _version(), "engine": "orchestrate-embedded"}
+        return {"version": _version(), "engine": EMBEDDED}
 
     @app.get("/stats")
     async def stats() -> dict[str, Any]:

@@ -5,15 +5,14 @@ from contextlib import closing
 from functools import cached_property
 from typing import Any, TypeVar
 
+from orchestrator.generation import EMBEDDED
 from orchestrator.generation.asking import completion_body, completions_of, one_by_one, seed_of
 from orchestrator.generation.params import Sampling, sampling_problems
-from orchestrator.generation.replies import Completion, choices_of, sequence_scores
+from orchestrator.generation.replies import Completion, choices_of, next_token_score, sequence_scores
 from orchestrator.generation.transport import GenerationError, Transport
 
 __all__ = ["Completion", "GenerationClient", "GenerationError", "Sampling"]
 
-EMBEDDED = "orchestrate-embedded"
-"""What the embedded server calls its engine in /version, where vLLM names none."""
 # For questions that need no generation.
 FACT_TIMEOUT_S = 30.0
 
@@ -107,6 +106,36 @@ class GenerationClient:
 
         return self._checked("POST", "/v1/completions", read, reply)
 
+    def score_stepwise(self, sequences: Sequence[Sequence[int]]) -> list[list[float]]:
+        """As `score`, each token asked for by itself after those before it. vLLM only.
+
+        vLLM (0.32) has no right log-probs of a prompt under an adapter: it dies on a CPU, and drops lm_head's part on a
+        GPU (vllm-project/vllm issues 29955 and 51594). A sequence has at most 128 different tokens.
+        """
+        return [self._score_steps(sequence) for sequence in sequences]
+
+    def _score_steps(self, sequence: Sequence[int]) -> list[float]:
+        body = {
+            **self._named(),
+            "prompt": [list(sequence[:end]) for end in range(1, len(sequence))],
+            "max_tokens": 1,
+            "temperature": 1.0,
+            "top_p": 1.0,
+            "top_k": 0,
+            "min_p": 0.0,
+            "repetition_penalty": 1.0,
+            "logprobs": 0,
+            "logprob_token_ids": sorted(set(sequence[1:])),
+            "return_tokens_as_token_ids": True,
+        }
+        reply = self._http.post("/v1/completions", body, repeatable=True)
+
+        def read(reply: Any) -> list[float]:
+            choices = choices_of(reply, len(sequence) - 1)
+            return [next_token_score(choice, token) for choice, token in zip(choices, sequence[1:], strict=True)]
+
+        return self._checked("POST", "/v1/completions", read, reply)
+
     def tokenize(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Token ids under the server's tokenizer."""
         body = {**self._named(), "prompt": text, "add_special_tokens": add_special_tokens}
@@ -136,6 +165,17 @@ class GenerationClient:
         if not self.reset_prefix_cache():
             why = "prefixes that the old weights computed are still held, by requests under way"
             raise GenerationError("POST", self.base_url + "/reset_prefix_cache", 200, why)
+
+    def load_adapter(self, name: str, path: str) -> None:
+        """Serve the PEFT adapter in the folder `path` as a model of its own, `name`, which must be new.
+
+        vLLM only, with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1.
+        """
+        self._http.post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": path}, reads=False)
+
+    def unload_adapter(self, name: str) -> None:
+        """Serve `name` no longer."""
+        self._http.post("/v1/unload_lora_adapter", {"lora_name": name}, reads=False)
 
     def reset_prefix_cache(self) -> bool:
         """Forget cached prefixes; False when the server could not (requests under way). Older vLLM says nothing."""
@@ -176,7 +216,8 @@ class GenerationClient:
         return {} if self.model is None else {"model": self.model}
 
     def _read(self, path: str, read: Callable[[Any], Value], params: Mapping[str, str] | None = None) -> Value:
-        return self._checked("GET", path, read, self._http.get(path, params=params, timeout_s=FACT_TIMEOUT_S))
+        timeout_s = min(FACT_TIMEOUT_S, self._http.timeout_s)
+        return self._checked("GET", path, read, self._http.get(path, params=params, timeout_s=timeout_s))
 
     def _checked(self, method: str, path: str, read: Callable[[Any], Value], reply: Any) -> Value:
         try:

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.generation.batch import Row
+from orchestrator.generation.jobs import Row
 from orchestrator.generation.protocol import ChatRequest, CompletionRequest
 from orchestrator.generation.score import PromptScores
 from orchestrator.generation.serving import Asked, Service, check_model, checked, generate, prompts_of
@@ -25,7 +25,7 @@ async def complete(service: Service, body: CompletionRequest) -> Json:
     asked = checked(service, body, prompts, 16 if body.max_tokens is None else body.max_tokens, body.logprobs)
     outputs = await generate(service, body, asked)
     rows = [row for output in outputs for row in output.rows]
-    texts = service.text.decode_all([row.token_ids for row in rows], skip_special_tokens=body.skip_special_tokens)
+    texts = service.text.decode_all([_spoken(row) for row in rows], skip_special_tokens=body.skip_special_tokens)
     choices = []
     for index, (row, text) in enumerate(zip(rows, texts, strict=True)):
         scores = outputs[index // asked.n].scores
@@ -34,7 +34,7 @@ async def complete(service: Service, body: CompletionRequest) -> Json:
                 "index": index,
                 "text": text,
                 "logprobs": None if asked.top is None else _logprobs(service, body, row),
-                **_ending(service, row),
+                **_ending(service, body, row),
                 "token_ids": row.token_ids if body.return_token_ids else None,
                 "prompt_token_ids": asked.prompts[index // asked.n] if body.return_token_ids else None,
                 "prompt_logprobs": None if scores is None else _prompt_logprobs(service, scores),
@@ -53,14 +53,14 @@ async def chat(service: Service, body: ChatRequest) -> Json:
     top = (body.top_logprobs or 0) if body.logprobs else None
     asked = checked(service, body, [prompt], room if limit is None else limit, top)
     (output,) = await generate(service, body, asked)
-    ids = [row.token_ids for row in output.rows]
+    ids = [_spoken(row) for row in output.rows]
     texts = service.text.decode_all(ids, skip_special_tokens=body.skip_special_tokens)
     choices = [
         {
             "index": index,
             "message": {"role": "assistant", "content": text, "tool_calls": []},
             "logprobs": None if top is None else {"content": _chat_logprobs(service, body, row)},
-            **_ending(service, row),
+            **_ending(service, body, row),
             "token_ids": row.token_ids if body.return_token_ids else None,
         }
         for index, (row, text) in enumerate(zip(output.rows, texts, strict=True))
@@ -71,10 +71,15 @@ async def chat(service: Service, body: ChatRequest) -> Json:
     return answer
 
 
-def _ending(service: Service, row: Row) -> Json:
+def _spoken(row: Row) -> list[int]:
+    """What the text is made of: as in vLLM, the token that ends a completion has no part in it."""
+    return row.token_ids[:-1] if row.finish_reason == "stop" else row.token_ids
+
+
+def _ending(service: Service, body: CompletionRequest | ChatRequest, row: Row) -> Json:
     last = row.token_ids[-1] if row.finish_reason == "stop" else None
     # As in vLLM: the tokenizer's own end-of-sequence id is no "stop reason".
-    own = last == service.served.tokenizer.eos_token_id
+    own = last == service.served.tokenizer.eos_token_id and not body.ignore_eos
     return {"finish_reason": row.finish_reason, "stop_reason": None if own else last}
 
 

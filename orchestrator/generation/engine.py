@@ -1,4 +1,4 @@
-"""One worker thread owns the model: it batches the requests that wait together and runs everything else in between."""
+"""One worker thread owns the model: between two tokens it takes in what waits, and hands out what is complete."""
 
 import threading
 from collections import deque
@@ -9,54 +9,36 @@ from typing import Any, Literal, TypeVar
 
 import torch
 
-from orchestrator.generation import batch
-from orchestrator.generation.batch import Job, Row, Signal
+from orchestrator.generation.batch import Batch
 from orchestrator.generation.errors import ApiError
-from orchestrator.generation.score import PromptScores, prompt_scores
+from orchestrator.generation.jobs import Counters, Flight, Job, Output, Pending, Row
+from orchestrator.generation.score import prompt_scores
 
 PauseMode = Literal["abort", "wait", "keep"]
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
-class Output:
-    """What became of a job: its completions, and the scores of its prompt where they were asked for."""
-
-    rows: list[Row]
-    scores: PromptScores | None
-
-
-@dataclass(frozen=True)
-class Pending:
-    job: Job
-    future: Future[Output]
-
-
-@dataclass
-class Counters:
-    """Since the start; written by the worker thread only."""
-
-    batches: int = 0
-    sequences: int = 0
-    tokens: int = 0
-
-    def reset(self) -> None:
-        self.batches = self.sequences = self.tokens = 0
-
-
 @dataclass
 class Engine:
-    """Thread-safe front of the worker thread."""
+    """Thread-safe front of the worker thread.
+
+    Jobs are taken in as they come, in order, between any two tokens while the rows in all stay within
+    `max_batch_rows`; a call waits until no row is under way, and jobs that come after it wait for the call.
+    """
 
     model: Any
     max_batch_rows: int
     counters: Counters = field(default_factory=Counters)
     paused: PauseMode | None = None
     _jobs: deque[Pending] = field(default_factory=deque)
+    _under_way: dict[Flight, Pending] = field(default_factory=dict)
     _calls: deque[Callable[[], None]] = field(default_factory=deque)
     _wake: threading.Condition = field(default_factory=threading.Condition)
     _stopping: bool = False
     _refill: bool = False
+
+    def __post_init__(self) -> None:
+        self._batch = Batch(self.model)
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._work, name="generation", daemon=True)
@@ -83,7 +65,7 @@ class Engine:
         return [entry.future for entry in pending]
 
     def call(self, function: Callable[[], Result]) -> Future[Result]:
-        """Run `function` on the worker thread while nothing is generated: between batches, or in a frozen batch."""
+        """Run `function` on the worker thread while nothing is generated: no row is under way, or all are frozen."""
         future: Future[Result] = Future()
 
         def run() -> None:
@@ -102,7 +84,7 @@ class Engine:
         return future
 
     def change_weights(self, function: Callable[[], Result]) -> Future[Result]:
-        """As `call`; a frozen batch then reads its tokens again, since its cache belongs to the old weights."""
+        """As `call`; frozen rows then read their tokens again, since their cache belongs to the old weights."""
 
         def change() -> Result:
             result = function()
@@ -130,72 +112,89 @@ class Engine:
     def _work(self) -> None:
         with torch.inference_mode():
             while not self._stopping:
-                pending = self._next()
-                if pending:
-                    self._generate(pending)
+                self._turn()
+        self._abort_under_way()
         self._run_calls()
         self._abort_waiting()
 
-    def _next(self) -> list[Pending]:
-        """Wait for work; run calls at once, return a batch of jobs otherwise."""
+    def _turn(self) -> None:
+        """Wait for something to do, and do it: calls, or one token for every row."""
         with self._wake:
-            self._wake.wait_for(lambda: self._stopping or self._calls or (self._jobs and not self.paused))
-        if self._run_calls() or self._stopping:
-            return []
-        return self._take()
+            self._wake.wait_for(lambda: self._stopping or self._may_call() or self._may_generate())
+            paused = self.paused
+        if self._stopping:
+            return
+        if paused == "abort":
+            self._abort_under_way()
+        if self._may_call():
+            self._run_calls()
+        elif paused != "keep":
+            self._generate()
 
-    def _run_calls(self) -> bool:
-        calls = len(self._calls)
-        for _ in range(calls):
+    def _may_call(self) -> bool:
+        return bool(self._calls) and (self.paused == "keep" or not self._under_way)
+
+    def _may_generate(self) -> bool:
+        return (bool(self._under_way) and self.paused != "keep") or (bool(self._jobs) and not self.paused)
+
+    def _run_calls(self) -> None:
+        for _ in range(len(self._calls)):
             self._calls.popleft()()
-        return calls > 0
+
+    def _generate(self) -> None:
+        try:
+            refill, self._refill = self._refill, False
+            if refill:
+                self._batch.refill()
+            else:
+                self._batch.advance()
+            self._admit(self._take())
+            for flight in self._batch.draw():
+                self._deliver(flight)
+        except Exception as error:  # the requests under way fail with it, the server lives on
+            for flight in self._batch.clear():
+                self._under_way.pop(flight).future.set_exception(error)
 
     def _take(self) -> list[Pending]:
+        """Jobs from the front of the queue that still find room; none while a call waits for the rows to end."""
         taken: list[Pending] = []
-        rows = 0
+        room = self.max_batch_rows - self._batch.num_rows
         with self._wake:
-            while self._jobs and not self.paused:
-                rows += len(self._jobs[0].job.choices)
-                if taken and rows > self.max_batch_rows:
+            while self._jobs and not self.paused and not self._calls:
+                room -= len(self._jobs[0].job.choices)
+                if room < 0 and (taken or self._under_way):
                     break
                 taken.append(self._jobs.popleft())
         # From here on a client that went away cannot cancel: its job fails or completes with the others.
         return [entry for entry in taken if entry.future.set_running_or_notify_cancel()]
 
-    def _generate(self, pending: list[Pending]) -> None:
-        self._refill = False
+    def _admit(self, taken: list[Pending]) -> None:
+        if not taken:
+            return
+        scored = [entry for entry in taken if entry.job.prompt_top is not None]
+        prompts = [entry.job.prompt for entry in scored]
         try:
-            scores = self._scores(pending)
+            scores = prompt_scores(self.model, prompts, [entry.job.prompt_top or 0 for entry in scored])
+            flights = self._batch.admit([entry.job for entry in taken])
+        except Exception as error:  # only those that were to join
+            for entry in taken:
+                entry.future.set_exception(error)
+            return
+        for entry, found in zip(scored, scores, strict=True):
+            entry.scores = found
+        self._under_way.update(zip(flights, taken, strict=True))
+        self.counters.batches += 1
 
-            def deliver(index: int, rows: list[Row]) -> None:
-                self.counters.sequences += len(rows)
-                self.counters.tokens += sum(len(row.token_ids) for row in rows)
-                pending[index].future.set_result(Output(rows, scores.get(index)))
+    def _deliver(self, flight: Flight) -> None:
+        rows = [row.row() for row in flight.rows]
+        self.counters.sequences += len(rows)
+        self.counters.tokens += sum(len(row.token_ids) for row in rows)
+        entry = self._under_way.pop(flight)
+        entry.future.set_result(Output(rows, entry.scores))
 
-            batch.generate(self.model, [entry.job for entry in pending], self._between_tokens, deliver)
-            self.counters.batches += 1
-        except Exception as error:  # the requests fail with it, the server lives on
-            for entry in pending:
-                if not entry.future.done():
-                    entry.future.set_exception(error)
-
-    def _scores(self, pending: list[Pending]) -> dict[int, PromptScores]:
-        wanted = [i for i, entry in enumerate(pending) if entry.job.prompt_top is not None]
-        if not wanted:
-            return {}
-        prompts = [pending[i].job.prompt for i in wanted]
-        top = [pending[i].job.prompt_top or 0 for i in wanted]
-        return dict(zip(wanted, prompt_scores(self.model, prompts, top), strict=True))
-
-    def _between_tokens(self) -> Signal:
-        while self.paused == "keep" and not self._stopping:
-            self._run_calls()
-            with self._wake:
-                self._wake.wait_for(lambda: self._stopping or self._calls or self.paused != "keep")
-        if self._stopping or self.paused == "abort":
-            return Signal.ABORT
-        refill, self._refill = self._refill, False
-        return Signal.REFILL if refill else Signal.CONTINUE
+    def _abort_under_way(self) -> None:
+        for flight in self._batch.clear():
+            self._deliver(flight)
 
     def _abort_waiting(self) -> None:
         with self._wake:

@@ -1,4 +1,4 @@
-"""Forward passes of a left-padded batch with a KV cache."""
+"""Forward passes over rows of different lengths, with a KV cache."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,25 +6,34 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache
+
+from orchestrator.generation.cache import RowCache, survivors
 
 
 @dataclass
 class Context:
-    """Everything the model remembers of the rows of a batch."""
+    """Everything the model remembers of some rows."""
 
-    cache: Any
-    """transformers' DynamicCache, rows first."""
-    mask: Tensor
-    """[rows, length], 1 for a token, 0 for padding on the left."""
-    positions: Tensor
-    """[rows, 1], the position of each row's last token."""
+    cache: RowCache
+    lengths: Tensor
+    """[rows], the tokens of each row that the cache holds; they end in its last column."""
 
-    def keep(self, rows: Tensor) -> None:
-        """Keep (or repeat) the rows whose indices are given, in that order."""
-        self.cache.batch_select_indices(rows)
-        self.mask = self.mask[rows]
-        self.positions = self.positions[rows]
+    def copied(self, rows: Tensor) -> "Context":
+        """A context of its own for the given rows; indices may repeat."""
+        lengths = self.lengths[rows]
+        return Context(self.cache.copied(rows, int(lengths.max())), lengths)
+
+    def join(self, other: "Context") -> None:
+        """Append the rows of another context."""
+        self.cache.join(other.cache)
+        self.lengths = torch.cat([self.lengths, other.lengths])
+
+    def drop(self, leaving: Tensor) -> Tensor:
+        """Drop rows ([rows] bool, not all of them); returns the old indices of those that stay, in their new order."""
+        kept = survivors(~leaving)
+        self.lengths = self.lengths[kept]
+        self.cache.keep(kept, int(self.lengths.max()))
+        return kept
 
 
 def left_padded(sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
@@ -40,43 +49,34 @@ def positions_of(mask: Tensor) -> Tensor:
     return (mask.cumsum(dim=-1) - 1).clamp(min=0)
 
 
-def prefill(model: Any, sequences: Sequence[Sequence[int]], copies: Sequence[int]) -> tuple[Context, Tensor]:
-    """Read each sequence once, then repeat what the model remembers `copies` times.
+def prefill(model: Any, sequences: Sequence[Sequence[int]]) -> tuple[Context, Tensor]:
+    """Read sequences; returns the context and the logits of the next token, [sequences, vocab].
 
-    Returns the context and the logits of the next token, both with sum(copies) rows.
+    Raises ValueError for a model whose memory is not a KV cache of all its tokens.
     """
     ids, mask = left_padded(sequences)
-    positions = positions_of(mask)
-    context = Context(DynamicCache(config=model.config), mask, positions[:, -1:])
+    context = Context(RowCache(), mask.sum(dim=-1))
+    logits = _logits(model, ids, mask, positions_of(mask), context.cache)
+    if {layer.get_seq_length() for layer in context.cache.layers} != {ids.shape[1]}:
+        raise ValueError(f"{type(model).__name__} does not keep its tokens in a KV cache")
+    return context, logits
+
+
+def extend(model: Any, context: Context, tokens: Tensor) -> Tensor:
+    """Append one token per row and return the logits of the next, [rows, vocab]."""
+    positions = context.lengths[:, None]
+    context.lengths = context.lengths + 1
+    columns = context.cache.get_seq_length() + 1
+    mask = (torch.arange(columns) >= columns - context.lengths[:, None]).long()
+    return _logits(model, tokens[:, None], mask, positions, context.cache)
+
+
+def _logits(model: Any, ids: Tensor, mask: Tensor, positions: Tensor, cache: RowCache) -> Tensor:
     reply = model(
         input_ids=ids,
         attention_mask=mask,
         position_ids=positions,
-        past_key_values=context.cache,
-        use_cache=True,
-        logits_to_keep=1,
-    )
-    logits: Tensor = reply.logits[:, -1]
-    if any(count != 1 for count in copies):
-        rows = torch.repeat_interleave(torch.arange(len(sequences)), torch.tensor(list(copies)))
-        context.keep(rows)
-        logits = logits[rows]
-    return context, logits
-
-
-def extend(model: Any, context: Context, tokens: Tensor, running: Tensor) -> Tensor:
-    """Append one token per row and return the logits of the next, [rows, vocab].
-
-    `running` [rows] holds back the position of finished rows that still travel along: it could leave the
-    model's range, and nobody reads those rows.
-    """
-    context.mask = torch.cat([context.mask, context.mask.new_ones(len(tokens), 1)], dim=-1)
-    context.positions = context.positions + running[:, None].long()
-    reply = model(
-        input_ids=tokens[:, None],
-        attention_mask=context.mask,
-        position_ids=context.positions,
-        past_key_values=context.cache,
+        past_key_values=cache,
         use_cache=True,
         logits_to_keep=1,
     )

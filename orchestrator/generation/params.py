@@ -26,8 +26,8 @@ def sampling_problems(sampling: Sampling) -> Iterator[tuple[str, str]]:
     """(field, sentence) for every value outside the ranges that vLLM 0.32 takes as they are."""
     legal = (
         ("max_tokens", sampling.max_tokens >= 1, "at least 1"),
-        # Between the two, vLLM would sample at 0.01 and say nothing.
-        ("temperature", sampling.temperature == 0.0 or sampling.temperature >= 0.01, "0 (greedy) or at least 0.01"),
+        # Between 0 and 0.01, vLLM would sample at 0.01 and say nothing.
+        ("temperature", sampling.temperature == 0.0 or 0.01 <= sampling.temperature <= 2.0, "0 (greedy) or 0.01 to 2"),
         ("top_p", 0.0 < sampling.top_p <= 1.0, "in (0, 1]"),
         ("top_k", sampling.top_k >= -1, "0 (off) or at least 1"),
         ("min_p", 0.0 <= sampling.min_p <= 1.0, "in [0, 1]"),

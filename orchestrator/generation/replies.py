@@ -82,6 +82,16 @@ def sequence_scores(choice: Mapping[str, Any], sequence: Sequence[int]) -> list[
     return scores
 
 
+def next_token_score(choice: Mapping[str, Any], token: int) -> float:
+    """Log-prob of `token` as the first of a choice, whichever was drawn."""
+    where = f"choice {choice.get('index')}"
+    table = (choice.get("logprobs") or {}).get("top_logprobs") or [{}]
+    found = (table[0] or {}).get(f"token_id:{token}")
+    if found is None:
+        raise ValueError(f"{where}: no log-prob for token {token}")
+    return _finite(found, where)
+
+
 def _finite(value: Any, where: str) -> float:
     if not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError(f"{where}: log-prob {value!r} is not a finite number")

@@ -40,12 +40,12 @@ def row_keys(seed: int, prompt_index: int, choices: Sequence[int]) -> UInt64:
     return key
 
 
-def uniforms(keys: UInt64, step: int) -> npt.NDArray[np.float64]:
-    """The `step`-th number in [0, 1) of each row's stream, shape [rows].
+def uniforms(keys: UInt64, step: int | UInt64) -> npt.NDArray[np.float64]:
+    """The `step`-th number in [0, 1) of each row's stream, shape [rows]; `step` may differ by row.
 
     48 bits, so that the number times a float64 sum always stays below the sum: no token of probability zero is drawn.
     """
-    offset = np.full_like(keys, step + 1) * _STEP
+    offset = (np.full_like(keys, step) + np.uint64(1)) * _STEP
     return (_mix(keys + offset) >> np.uint64(16)).astype(np.float64) / 2.0**48
 
 
@@ -102,27 +102,34 @@ def processed_logits(logits: Tensor, settings: RowSettings, seen: Tensor | None)
     if settings.min_p is not None:
         probs = logits.softmax(dim=-1)
         logits = logits.masked_fill(probs < probs.amax(dim=-1, keepdim=True) * settings.min_p, -torch.inf)
-    if settings.top_k is not None or settings.top_p is not None:
-        logits = _truncated(logits, settings.top_k, settings.top_p)
+    if settings.top_k is not None:
+        logits = _top_k(logits, settings.top_k)
+    if settings.top_p is not None:
+        logits = _top_p(logits, settings.top_p)
     return logits
 
 
-def _truncated(logits: Tensor, top_k: Tensor | None, top_p: Tensor | None) -> Tensor:
-    ordered, order = logits.sort(dim=-1)
+def _top_k(logits: Tensor, top_k: Tensor) -> Tensor:
     vocab = logits.shape[-1]
-    if top_k is not None:
-        kept = torch.where(top_k == 0, vocab, top_k.clamp(max=vocab))
-        threshold = ordered.gather(-1, vocab - kept)
-        ordered = ordered.masked_fill(ordered < threshold, -torch.inf)
-    if top_p is not None:
-        below = ordered.softmax(dim=-1).cumsum(dim=-1) <= 1 - top_p
-        below[:, -1] = False
-        ordered = ordered.masked_fill(below, -torch.inf)
-    return torch.empty_like(logits).scatter_(-1, order, ordered)
+    kept = torch.where(top_k == 0, vocab, top_k.clamp(max=vocab))
+    threshold = logits.topk(int(kept.max()), dim=-1).values.gather(-1, kept - 1)
+    return logits.masked_fill(logits < threshold, -torch.inf)
 
 
-def draw(logits: Tensor, settings: RowSettings, step: int) -> tuple[Tensor, Tensor, Tensor]:
+def _top_p(logits: Tensor, top_p: Tensor) -> Tensor:
+    # Sorting a large vocabulary costs as much as the model's pass: only what no other filter took out is sorted.
+    most = int((logits != -torch.inf).sum(dim=-1).max())
+    ordered, order = (part.flip(-1) for part in logits.topk(most, dim=-1))
+    below = ordered.softmax(dim=-1).cumsum(dim=-1) <= 1 - top_p
+    below[:, -1] = False
+    ordered = ordered.masked_fill(below, -torch.inf)
+    return torch.full_like(logits, -torch.inf).scatter_(-1, order, ordered)
+
+
+def draw(logits: Tensor, settings: RowSettings, step: int | UInt64) -> tuple[Tensor, Tensor, Tensor]:
     """Draw one token per row from processed logits by inverting the cumulative distribution.
+
+    `step` counts the tokens that the row, or each row, drew before.
 
     Returns tokens [rows], their log-probs [rows] and the whole table of log-probs [rows, vocab], float32.
     A row whose logits hold NaN or +inf gets the log-prob NaN; the caller must look.

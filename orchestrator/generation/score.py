@@ -1,12 +1,13 @@
 """Log-probs of given tokens: raw log-softmax at temperature 1, as vLLM's `prompt_logprobs`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from orchestrator.generation import padding
 from orchestrator.generation.forward import left_padded, positions_of
 
 # Largest table of logits held at once, in numbers (float32: 256 MB). One long sequence may exceed it.
@@ -30,21 +31,15 @@ def prompt_scores(model: Any, sequences: Sequence[Sequence[int]], num_top: Seque
 
     Raises FloatingPointError when a log-prob is NaN.
     """
-    scores: list[PromptScores] = []
-    for part in _parts(sequences, model.get_input_embeddings().num_embeddings):
-        ids, mask = left_padded(sequences[part])
+    scores: dict[int, PromptScores] = {}
+    vocab = model.get_input_embeddings().num_embeddings
+    for group in padding.groups([len(sequence) for sequence in sequences], LOGITS_BUDGET // vocab):
+        ids, mask = left_padded([sequences[index] for index in group])
         reply = model(input_ids=ids, attention_mask=mask, position_ids=positions_of(mask), use_cache=False)
-        for row, sequence in enumerate(sequences[part]):
-            logits = reply.logits[row, ids.shape[1] - len(sequence) : -1]
-            scores.append(_row_scores(logits, ids[row, ids.shape[1] - len(sequence) + 1 :], num_top[part][row]))
-    return scores
-
-
-def _parts(sequences: Sequence[Sequence[int]], vocab: int) -> Iterator[slice]:
-    longest = max(len(sequence) for sequence in sequences)
-    size = max(1, LOGITS_BUDGET // (longest * vocab))
-    for start in range(0, len(sequences), size):
-        yield slice(start, start + size)
+        for row, index in enumerate(group):
+            start = ids.shape[1] - len(sequences[index])
+            scores[index] = _row_scores(reply.logits[row, start:-1], ids[row, start + 1 :], num_top[index])
+    return [scores[index] for index in range(len(sequences))]
 
 
 def _row_scores(logits: Tensor, targets: Tensor, num_top: int) -> PromptScores:

@@ -15,8 +15,8 @@ from types import FrameType
 import uvicorn
 
 from orchestrator.generation.app import build
-from orchestrator.generation.batch import Job
 from orchestrator.generation.engine import Engine
+from orchestrator.generation.jobs import Job
 from orchestrator.generation.loading import Served, StartupError, load
 from orchestrator.generation.params import Sampling
 from orchestrator.generation.serving import Service

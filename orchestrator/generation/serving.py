@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.generation import sampling
-from orchestrator.generation.batch import Job
-from orchestrator.generation.engine import Engine, Output
+from orchestrator.generation.engine import Engine
 from orchestrator.generation.errors import ApiError
+from orchestrator.generation.jobs import Job, Output
 from orchestrator.generation.loading import Served
 from orchestrator.generation.protocol import ChatRequest, CompletionRequest
 from orchestrator.generation.text import Text

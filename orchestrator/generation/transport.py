@@ -50,21 +50,32 @@ class Transport:
         *,
         params: Mapping[str, str] | None = None,
         repeatable: bool = False,
+        reads: bool = True,
     ) -> Any:
-        """As `get`. `repeatable` says that sending the request twice does no harm."""
-        return self._send("POST", path, json=body, params=params, repeatable=repeatable)
+        """As `get`. `repeatable` says that sending the request twice does no harm; without `reads` the answer is None,
+        whatever it says beside its 200."""
+        return self._send("POST", path, json=body, params=params, repeatable=repeatable, reads=reads)
 
     def close(self) -> None:
         self._session.close()
 
-    def _send(self, method: str, path: str, *, repeatable: bool, timeout_s: float | None = None, **content: Any) -> Any:
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        repeatable: bool,
+        timeout_s: float | None = None,
+        reads: bool = True,
+        **content: Any,
+    ) -> Any:
         url = self.base_url + path
         timeout = (CONNECT_TIMEOUT_S, timeout_s or self.timeout_s)
         give_up = time.monotonic() + RETRY_FOR_S
         while True:
             try:
                 response = self._session.request(method, url, timeout=timeout, allow_redirects=False, **content)
-                return _json_of(method, url, response)
+                return _json_of(method, url, response, reads)
             except requests.ConnectionError as error:
                 may_retry = repeatable or _never_sent(error)
                 if not may_retry or time.monotonic() + RETRY_PAUSE_S >= give_up:
@@ -93,10 +104,10 @@ def _reason(error: Exception) -> str:
     return text
 
 
-def _json_of(method: str, url: str, response: requests.Response) -> Any:
+def _json_of(method: str, url: str, response: requests.Response, reads: bool) -> Any:
     if response.status_code != 200:
         raise GenerationError(method, url, response.status_code, _server_message(response))
-    if not response.content:
+    if not response.content or not reads:
         return None
     try:
         return response.json()

@@ -1,7 +1,8 @@
 """The device ledger: which part of a recipe takes how many GPUs, which ones, and where. Pure data for the DEV rules."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count, islice
 from typing import Any
 
 from orchestrator.kinds import generation_kind
@@ -120,6 +121,19 @@ def _judge(run: RunConfig) -> Claim | None:
 
 def _indices(gpus: Any) -> tuple[int, ...] | None:
     return tuple(i for i in gpus if isinstance(i, int)) if isinstance(gpus, list) else None
+
+
+def places(ledger: tuple[Claim, ...], there: Sequence[int]) -> dict[str, tuple[int, ...]]:
+    """Part -> its GPUs on this machine; a part that names none gets the first that no other part names.
+
+    `there` are the GPUs to choose from; () = nobody knows which there are, and they are counted from 0.
+    """
+    here = [claim for claim in ledger if not claim.own_machines and not claim.shares]
+    named = {index for claim in here for index in claim.named or ()}
+    free = (index for index in (there or count()) if index not in named)
+    return {
+        claim.part: claim.named if claim.named is not None else tuple(islice(free, claim.per_machine)) for claim in here
+    }
 
 
 def table(ledger: tuple[Claim, ...]) -> str:

@@ -31,7 +31,7 @@ def ports(run: RunConfig) -> Iterator[Port]:
         yield _service("generation", generation, started=kind.started)
     if reward.kind != "inprocess" and (reward.kind == STARTED_REWARD or _here(reward.url)):
         yield _service("reward", reward, started=reward.kind == STARTED_REWARD)
-    if kind.server and kind.vllm and generation.weight_sync.backend == "nccl":
+    if kind.server and generation.weight_sync.backend == "nccl":
         path, number = "generation.weight_sync.port", generation.weight_sync.port
         yield Port(part="weight sync", path=path, number=number, started=True)
     if run.launcher.num_processes * run.launcher.num_machines > 1:

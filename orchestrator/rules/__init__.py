@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.findings import NOT_STARTABLE, Finding
 from orchestrator.rules import (
+    adapters,
     addresses,
     builtin_rewards,
     config,
@@ -28,6 +29,7 @@ from orchestrator.rules import (
     surroundings,
     sync,
     totals,
+    trl_modes,
     versions,
 )
 from orchestrator.rules.case import Case
@@ -151,6 +153,10 @@ RULES: tuple[Rule, ...] = (
     Rule(code="SYN007", name="environment-beside-our-rollouts", check=modes.environment_beside_our_rollouts),
     Rule(code="SYN008", name="engine-settings-disagree", check=modes.engine_settings_disagree),
     Rule(code="SYN009", name="engine-unfit-for-training", check=sync.engine_unfit_for_training),
+    Rule(code="SYN010", name="own-sync-without-gpu", check=trl_modes.own_sync_without_gpu),
+    Rule(code="SYN011", name="setting-not-passed-on", check=trl_modes.setting_not_passed_on),
+    Rule(code="SYN012", name="adapter-sync-unfit", check=adapters.adapter_sync_unfit),
+    Rule(code="SYN013", name="tied-tensors-apart", check=adapters.tied_tensors_apart),
     Rule(code="VER001", name="untested-version", check=versions.untested_version),
     Rule(code="VER002", name="unsupported-pairing", check=versions.unsupported_pairing),
     Rule(code="VER003", name="dense-data-parallel", check=versions.dense_data_parallel),
@@ -159,6 +165,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="VER006", name="server-kind-unfit", check=versions.server_kind_unfit),
     Rule(code="VER007", name="tracker-not-installed", check=versions.tracker_not_installed),
     Rule(code="VER008", name="files-need-newer-vllm", check=versions.files_need_newer_vllm),
+    Rule(code="VER009", name="vllm-not-in-trainer", check=trl_modes.vllm_not_in_trainer),
 )
 
 

@@ -23,9 +23,10 @@ def data_unreadable(case: Case) -> Iterator[Finding]:
     """
     if _own_data(case):
         return
+    where = "data.task" if case.run.data.source == "reasoning_gym" else "data.path"
     if isinstance(case.facts.data, str) and case.is_sound("data.path") and case.is_sound("data.rows"):
         yield Finding(
-            values={"data.source": case.run.data.source, "data.path": case.run.data.path},
+            values={"data.source": case.run.data.source, where: getattr(case.run.data, where.removeprefix("data."))},
             problem=case.facts.data,
             why="There would be nothing to train on.",
             fix="correct the file or the data settings",

@@ -98,7 +98,7 @@ def shared_memory_too_small(case: Case) -> Iterator[Finding]:
     Free bytes in /dev/shm: against the weights where the vLLM server takes them through a file
     (`generation.weight_sync.backend=safetensors`), and against 1 GiB where several processes use NCCL.
     ## Why it matters
-    A container has 64 MiB by default: NCCL fails with "unhandled system error", a weight file is cut.
+    A container has 64 MiB by default: NCCL fails with "unhandled system error", and weights travel over the disk.
     ## Bad
         generation=vllm launcher=torchrun launcher.gpus=[0,1]
         facts: {"shm_free_bytes": 67108864}

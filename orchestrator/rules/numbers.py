@@ -277,6 +277,8 @@ def count_not_positive(case: Case) -> Iterator[Finding]:
     for path, value in counts.items():
         if isinstance(value, int) and value < 1:
             yield _too_small(path, value, "1")
+    if run.generation.ready_timeout_s is not None:
+        limits["generation.ready_timeout_s"] = run.generation.ready_timeout_s
     tolerance = run.generation.weight_sync.tolerance
     if tolerance is not None:
         limits["generation.weight_sync.tolerance"] = tolerance

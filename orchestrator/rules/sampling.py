@@ -11,8 +11,8 @@ def sampling_out_of_range(case: Case) -> Iterator[Finding]:
     """Sampling settings are ones that draw different completions.
 
     ## What it checks
-    `temperature` >= 1e-5 (below it, servers decode greedily), 0 < `top_p` <= 1, `top_k` >= 0, 0 <= `min_p` <= 1 and
-    `repetition_penalty` > 0 in `trainer.args`.
+    0.01 <= `temperature` <= 2 (what is below, vLLM takes for 0.01 and says nothing; 0 is greedy), 0 < `top_p` <= 1,
+    `top_k` >= 0, 0 <= `min_p` <= 1 and `repetition_penalty` > 0 in `trainer.args`.
     ## Why it matters
     At temperature 0 all completions of a group are equal: no spread, no advantage, nothing learned. The others make the
     generation server refuse every request.
@@ -38,7 +38,7 @@ def sampling_out_of_range(case: Case) -> Iterator[Finding]:
 
 
 SAMPLING: Mapping[str, tuple[Callable[[float], bool], str]] = {
-    "temperature": (lambda v: v >= 1e-5, "temperature >= 1e-5 (below it, servers decode greedily)"),
+    "temperature": (lambda v: 0.01 <= v <= 2, "0.01 <= temperature <= 2 (vLLM makes what is below 0.01, and 0 greedy)"),
     "top_p": (lambda v: 0 < v <= 1, "0 < top_p <= 1"),
     "top_k": (lambda v: v >= 0, "top_k >= 0 (0 = off)"),
     "min_p": (lambda v: 0 <= v <= 1, "0 <= min_p <= 1"),

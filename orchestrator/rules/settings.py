@@ -146,7 +146,7 @@ def not_started_yet(case: Case) -> Iterator[Finding]:
     """Every part is of a kind that this version can start.
 
     ## What it checks
-    `generation.kind`, `trainer.kind` and `launcher.kind` against what this version of orchestrate starts.
+    `trainer.kind`, `launcher.kind` and the like against what this version of orchestrate starts.
     ## Why it matters
     The recipe can be checked here, and its services could be started by hand, but `orchestrate` would refuse to run it.
     It is a warning for `check` and stops a run.

@@ -64,9 +64,15 @@ UNREAD: tuple[tuple[str, Callable[[RunConfig], bool], str], ...] = (
     ("launcher.config", lambda run: run.launcher.kind in ("deepspeed", "accelerate"), "launcher=accelerate"),
     ("generation.tensor_parallel_size", _may_be_vllm, "generation=vllm"),
     ("generation.data_parallel_size", _may_be_vllm, "generation=vllm"),
+    ("generation.python", lambda run: generation_kind(run.generation).started, "generation=vllm"),
     ("generation.num_machines", lambda run: generation_kind(run.generation).server, "generation=vllm"),
     ("trainer.lora.lora_alpha", lambda run: run.trainer.lora.r is not None, "trainer.lora.r=16"),
     ("trainer.lora.target_modules", lambda run: run.trainer.lora.r is not None, "trainer.lora.r=16"),
+    ("trainer.lora.lora_dropout", lambda run: run.trainer.lora.r is not None, "trainer.lora.r=16"),
+    ("trainer.lora.modules_to_save", lambda run: run.trainer.lora.r is not None, "trainer.lora.r=16"),
+    ("trainer.lora.bias", lambda run: run.trainer.lora.r is not None, "trainer.lora.r=16"),
+    ("trainer.lora.use_rslora", lambda run: run.trainer.lora.r is not None, "trainer.lora.r=16"),
+    ("trainer.lora.use_dora", lambda run: run.trainer.lora.r is not None, "trainer.lora.r=16"),
 )
 """Setting -> for which recipes something reads it, and the choice that makes it so."""
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from packaging.version import Version
 
+from orchestrator.adapters import DEFAULT_LORA_RANK, LORA_RANKS, legal_rank, sends_adapters
 from orchestrator.findings import Finding
 from orchestrator.kinds import generation_kind
 from orchestrator.rules.case import Case
@@ -50,49 +51,41 @@ def engine_unfit_for_training(case: Case) -> Iterator[Finding]:
             )
 
 
-LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""vLLM's legal values of max_lora_rank."""
-DEFAULT_LORA_RANK = 16
-"""vLLM's default of max_lora_rank."""
-
-
 def adapter_rank_too_large(case: Case) -> Iterator[Finding]:
     """A server that loads adapters takes the trainer's rank.
 
     ## What it checks
-    `trainer.lora.r` against vLLM's `max_lora_rank` (default 16) with `enable_lora`, and that the latter is one of the
-    ranks that vLLM has buffers for.
+    `trainer.lora.r` against vLLM's `max_lora_rank` with `enable_lora`, and that the latter is one of those that vLLM
+    has buffers for. Left out it is 16, or, with `generation.weight_sync.lora: adapter`, the least that takes the rank.
     ## Why it matters
     The server refuses the first adapter.
     ## Bad
         generation=vllm trainer.lora.r=32 generation.args.enable_lora=true generation.args.max_lora_rank=16
         generation=vllm trainer.lora.r=32 generation.args.enable_lora=true
         generation=vllm trainer.lora.r=24 generation.args.enable_lora=true generation.args.max_lora_rank=24
+        generation=vllm trainer.lora.r=600 generation.weight_sync.lora=adapter
     ## Good
         generation=vllm trainer.lora.r=32 generation.args.enable_lora=true generation.args.max_lora_rank=32
     """
     rank, args = case.run.trainer.lora.r, case.run.generation.args
-    most = args.get("max_lora_rank", DEFAULT_LORA_RANK)
-    if args.get("enable_lora") is True and most not in LORA_RANKS:
+    takes_adapters = args.get("enable_lora") is True or sends_adapters(case.run)
+    most = args.get("max_lora_rank", legal_rank(rank or 1) if sends_adapters(case.run) else DEFAULT_LORA_RANK)
+    if takes_adapters and most not in LORA_RANKS:
         yield Finding(
             values={"generation.args.max_lora_rank": most},
             problem=f"max_lora_rank = {most} is none of {', '.join(map(str, LORA_RANKS))}",
             why="vLLM builds its buffers for these ranks only, and refuses to start with another.",
-            fix=f"set generation.args.max_lora_rank={_legal_rank(rank or 1)}",
+            fix=f"set generation.args.max_lora_rank={legal_rank(rank or 1)}",
         )
-    if rank is not None and args.get("enable_lora") is True and isinstance(most, int) and rank > most:
+    if rank is not None and takes_adapters and isinstance(most, int) and rank > most:
         yield Finding(
             values={"trainer.lora.r": rank, "generation.args.max_lora_rank": most},
             problem=f"the trainer's adapters have rank {rank}, the server takes at most {most}",
             why="vLLM refuses the first adapter that is sent.",
-            fix=f"set generation.args.max_lora_rank={_legal_rank(rank)}"
+            fix=f"set generation.args.max_lora_rank={legal_rank(rank)}"
             if rank <= LORA_RANKS[-1]
             else f"lower trainer.lora.r to {LORA_RANKS[-1]}, the most that vLLM takes",
         )
-
-
-def _legal_rank(rank: int) -> int:
-    return next((legal for legal in LORA_RANKS if legal >= rank), LORA_RANKS[-1])
 
 
 def offloaded_weights(case: Case) -> Iterator[Finding]:

@@ -15,11 +15,13 @@ GOODBYE_S = 2.0
 class Guard:
     """A running guardian. Leaving the `with` block in order lets it go; leaving it by an error has it end the run."""
 
-    def __init__(self, run_id: str, grace_s: float, since: int, log_file: Path) -> None:
+    def __init__(self, run_id: str, grace_s: float, since: int, log_file: Path, scratch: Path | None = None) -> None:
+        """`scratch` is a folder that goes with a run that breaks down."""
         self.run_id = run_id
         self.grace_s = grace_s
         self.since = since
         self.log_file = log_file
+        self.scratch = scratch
         self.children: list[Identity] = []
         self.popen = self._start()
 
@@ -63,6 +65,7 @@ class Guard:
         argv = [sys.executable, "-S", "-P", "-m", "orchestrator.supervise.guardian", "--run-id", self.run_id]
         argv += ["--grace-s", str(self.grace_s), "--since", str(self.since)]
         argv += ["--owner", *map(str, identity_of(os.getpid()))]
+        argv += ["--scratch", str(self.scratch)] if self.scratch else []
         # Without site (-S) it starts faster and runs no .pth file of the environment; so it is told where we are.
         env = {**os.environ, "PYTHONPATH": str(PACKAGE_ROOT)}
         # An orchestrator may itself be a child of a run, whose end must leave this guardian time to do its work.

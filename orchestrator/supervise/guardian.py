@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import os
 import select
+import shutil
 import signal
 import sys
 import time
@@ -64,6 +65,7 @@ def main() -> int:
     parser.add_argument("--grace-s", type=float, required=True)
     parser.add_argument("--owner", type=int, nargs=2, required=True, metavar=("PID", "START"))
     parser.add_argument("--since", type=int, required=True, help="clock ticks from boot to the start of the run")
+    parser.add_argument("--scratch", help="folder to remove if the orchestrator dies")
     arguments = parser.parse_args()
     ignore_signals()
     os.chdir("/")
@@ -74,6 +76,8 @@ def main() -> int:
     note(f"orchestrator {owner.pid} is gone; ending its processes")
     ended = end_run_processes(family.find, arguments.grace_s)
     note(f"ended {ended.pids}; could not end {ended.left}")
+    if arguments.scratch:
+        shutil.rmtree(arguments.scratch, ignore_errors=True)
     return 0
 
 

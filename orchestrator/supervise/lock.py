@@ -39,6 +39,7 @@ def lock(run: RunConfig, facts: Facts, overrides: tuple[str, ...], env: Mapping[
             "machine": platform.machine(),
             "system": platform.platform(),
             "cpus": facts.num_cpus,
+            "gpus": facts.gpus if isinstance(facts.gpus, str) else [gpu.name for gpu in facts.gpus],
             "cuda_visible_devices": env.get("CUDA_VISIBLE_DEVICES"),
         },
     }

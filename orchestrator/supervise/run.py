@@ -62,12 +62,13 @@ def run_plan(
     run_id: str | None = None,
     gate_timeout_s: float = GATE_TIMEOUT_S,
     extra_env: Mapping[str, str] | None = None,
+    scratch: Path | None = None,
 ) -> Outcome:
     """Start the services, let `gate` judge them, run the tasks, take everything down. Main thread only.
 
     `gate` is called in a thread once all services are ready; it returns what is wrong, or None. Raises ValueError for
     a plan that cannot be carried out. `watch` raises alarms while the tasks run. Whatever else happens is told by the
-    outcome, and no process is left behind.
+    outcome, and no process is left behind. `scratch` is a folder that the guardian removes if this process is killed.
     """
     if problems := list(plan_problems(plan)):
         raise ValueError(f"plan {plan.name!r}: " + "; ".join(problems))
@@ -76,7 +77,8 @@ def run_plan(
     schedule = Schedule(plan, gate_timeout_s, ask_every_s=watch.ask_every_s if watch else None)
     family = Family(run_id, identity_of(os.getpid()), since=ticks_since_boot())
     guard_log = log_path(run_dir, GUARDIAN_LOG)
-    with signals_posted_to(box), adopting_orphans(), Guard(run_id, plan.stop_grace_s, family.since, guard_log) as guard:
+    guardian = Guard(run_id, plan.stop_grace_s, family.since, guard_log, scratch)
+    with signals_posted_to(box), adopting_orphans(), guardian as guard:
         spawner = ProcessSpawner(run_dir, family, guard, extra_env or {})
         reaper = ProcessReaper(family, guard, spawner)
         world = World(

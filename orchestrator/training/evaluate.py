@@ -1,4 +1,4 @@
-"""Held-out evaluation through the live servers: the same generation and the same reward as in training."""
+"""Held-out evaluation by what generates for the trainer: the same generation and the same reward as in training."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,10 +6,11 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from orchestrator.generation.client import Completion, GenerationClient, Sampling
+from orchestrator.generation.client import Completion, Sampling
 from orchestrator.training.prompts import Row, prompt_ids
 from orchestrator.training.reward import Score, raw_rewards
 from orchestrator.training.rollout import status_of
+from orchestrator.training.trl_generation import Generates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +28,7 @@ def evaluate(
     rows: Sequence[Row],
     *,
     tokenizer: PreTrainedTokenizerBase,
-    client: GenerationClient,
+    generator: Generates,
     score: Score,
     sampling: Sampling,
     samples: int,
@@ -37,8 +38,8 @@ def evaluate(
 ) -> Evaluation:
     """One sampled and one greedy pass. The seed is the same before and after training: only the weights differ."""
     prompts = [prompt_ids(tokenizer, row["prompt"], template_kwargs) for row in rows]
-    sampled = _pass(rows, prompts, tokenizer, client, score, sampling, samples, seed, wants_ids)
-    greedy = _pass(rows, prompts, tokenizer, client, score, replace(sampling, temperature=0.0), 1, seed, wants_ids)
+    sampled = _pass(rows, prompts, tokenizer, generator, score, sampling, samples, seed, wants_ids)
+    greedy = _pass(rows, prompts, tokenizer, generator, score, replace(sampling, temperature=0.0), 1, seed, wants_ids)
     return Evaluation(sampled=sampled, greedy=greedy, num_scored=len(rows) * (samples + 1))
 
 
@@ -46,14 +47,14 @@ def _pass(
     rows: Sequence[Row],
     prompts: Sequence[list[int]],
     tokenizer: PreTrainedTokenizerBase,
-    client: GenerationClient,
+    generator: Generates,
     score: Score,
     sampling: Sampling,
     n: int,
     seed: int,
     wants_ids: bool,
 ) -> dict[str, float | None]:
-    found = client.complete(prompts, n=n, sampling=sampling, seed=seed)
+    found = generator.complete(prompts, n=n, sampling=sampling, seed=seed)
     repeated = [row for row in rows for _ in range(n)]
     completions = [completion for group in found for completion in group]
     texts = [_as_message(row, tokenizer, completion) for row, completion in zip(repeated, completions, strict=True)]

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import torch
 from datasets import Dataset
+from peft import LoraConfig
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -20,6 +21,7 @@ from trl import GRPOConfig, GRPOTrainer
 from orchestrator.schema import RunConfig
 from orchestrator.training.rollout import Rollout
 from orchestrator.training.scoring import reward_weights
+from orchestrator.training.trl_generation import trl_generation_args
 
 Config = TypeVar("Config", bound=TrainingArguments)
 
@@ -35,7 +37,7 @@ def grpo_config(run: RunConfig, checkpoints: Path) -> GRPOConfig:
 
 def trainer_config(config_class: type[Config], run: RunConfig, checkpoints: Path) -> Config:
     """The config object of a TRL trainer, as its class takes it. Raises ConfigRefusedError."""
-    ours = {
+    ours = trl_generation_args(run) | {
         "reward_weights": reward_weights(run.reward),
         # The orchestrator shows progress; a bar in a log file is noise. All data columns are for the rewards.
         "disable_tqdm": True,
@@ -82,18 +84,26 @@ def grpo_trainer(
     rows: Sequence[dict[str, Any]],
     eval_rows: Sequence[dict[str, Any]],
     rewards: list[Callable[..., list[float | None]]],
-    rollout: Rollout,
+    rollout: Rollout | None,
+    adapter: LoraConfig | None = None,
 ) -> GRPOTrainer:
+    """With `rollout` None, TRL generates as the config says. Raises ConfigRefusedError where `adapter` does not fit."""
     wants_eval = config.eval_strategy != "no"
-    trainer = GRPOTrainer(
-        model=model,
-        args=config,
-        processing_class=tokenizer,
-        train_dataset=Dataset.from_list(list(rows)),
-        eval_dataset=Dataset.from_list(list(eval_rows)) if wants_eval and eval_rows else None,
-        reward_funcs=rewards,
-        rollout_func=rollout,
-    )
+    try:
+        trainer = GRPOTrainer(
+            model=model,
+            args=config,
+            processing_class=tokenizer,
+            train_dataset=Dataset.from_list(list(rows)),
+            eval_dataset=Dataset.from_list(list(eval_rows)) if wants_eval and eval_rows else None,
+            reward_funcs=rewards,
+            rollout_func=rollout,
+            peft_config=adapter,
+        )
+    except ValueError as error:
+        if adapter is None:
+            raise
+        raise ConfigRefusedError(f"PEFT or TRL refuse trainer.lora: {error}") from error
     # metrics.jsonl has every figure; the same as dictionaries would drown what a log is read for.
     trainer.remove_callback(PrinterCallback)
     return trainer

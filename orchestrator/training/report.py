@@ -30,7 +30,9 @@ class TrainingReport:
     num_dropped: int
     """Training prompts above `limits.prompt_length`."""
     logprob_gap: float | None
-    """Of the last proof, in nats."""
+    """Of the last proof, in nats; None where no weights are sent."""
+    counted_syncs: bool
+    """The server counts weight updates, and each is one of ours."""
     evaluated: Sequence[Evaluation]
     """The evaluations that this part made."""
     trl_eval_steps: Sequence[int]
@@ -67,10 +69,9 @@ class TrainingReport:
         evaluated = sum(e.num_scored for e in self.evaluated) + len(self.trl_eval_steps) * self.trl_eval_samples
         # Weights are sent once for each step at which anything is generated; those of the start, the canary has proven.
         sent_at = ({*generated_at} | set(self.trl_eval_steps) | {self.final_step}) - {self.start_step}
-        return {
-            "samples_scored": len(generated_at) * self.plan.generation_batch + evaluated,
-            "weight_syncs": CANARY_SYNCS + len(sent_at),
-        }
+        samples = len(generated_at) * self.plan.generation_batch + evaluated
+        syncs = {"weight_syncs": CANARY_SYNCS + len(sent_at)} if self.counted_syncs else {}
+        return {"samples_scored": samples} | syncs
 
 
 def trl_eval_steps(log_history: Sequence[Mapping[str, Any]], start_step: int) -> tuple[int, ...]:

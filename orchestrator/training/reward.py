@@ -5,7 +5,7 @@ memo that is keyed by the order of calls, not by content: two batches with equal
 the main process asks for the completions of all processes at once, for groups may straddle them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -53,6 +53,9 @@ class RewardBatch:
     """A hook processes the rewards: they are a column of their own, the only one with a weight."""
     by_part: tuple[str, ...] = ()
     """Functions whose rewards make an advantage each by itself; () = their weighted total makes one."""
+    ends_with: Callable[[], Collection[int]] | None = None
+    """Token ids that end a completion, where rollouts do not tell what became of it: TRL's own do not. None = nobody
+    knows, and each counts as completed."""
     metrics: Callable[[], Mapping[str, float]] = dict
     """Figures that are logged once per generation batch, beside the rewards."""
     _columns: dict[str, Column] | None = None
@@ -69,10 +72,14 @@ class RewardBatch:
         columns = {key: list(values) for key, values in data_columns(kwargs).items() if key != STATUS_COLUMN}
         if self.wants_ids:
             columns["completion_ids"] = kwargs["completion_ids"]
-        statuses = kwargs.get(STATUS_COLUMN) or ["completed"] * len(prompts)
+        statuses = kwargs.get(STATUS_COLUMN) or [self._status(ids) for ids in kwargs["completion_ids"]]
         own = Slice(prompts=prompts, completions=completions, columns=columns, statuses=statuses)
         step = kwargs["trainer_state"].global_step + 1  # the step that they are trained in, as metrics.jsonl counts
         return on_main(own, lambda slices: self._score(slices, step, kwargs["log_metric"]))
+
+    def _status(self, completion_ids: Sequence[int]) -> str:
+        ended = self.ends_with is None or (bool(completion_ids) and completion_ids[-1] in self.ends_with())
+        return "completed" if ended else "truncated"
 
     def _score(
         self, slices: Sequence[Slice], step: int, log_metric: Callable[[str, float], None]

@@ -8,27 +8,26 @@ from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase, set_seed
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOTrainer
 
 from orchestrator.data.recipe import heldout_rows, training_rows
-from orchestrator.generation.client import GenerationClient
-from orchestrator.generation.transfer import SafetensorsSender
+from orchestrator.kinds import through_our_client
 from orchestrator.ledgers.batches import BatchPlan, batch_plan, largest_request
 from orchestrator.paths import RunPaths
 from orchestrator.schema import RunConfig
 from orchestrator.supervise.rundir import write_json
+from orchestrator.training.building import build_trainer
 from orchestrator.training.evaluate import Evaluation, evaluate
-from orchestrator.training.groups import advantage_parts
-from orchestrator.training.grpo import grpo_config, grpo_trainer, load_model, load_tokenizer
-from orchestrator.training.metrics import MetricsFile, StepTrace
-from orchestrator.training.progress import COMPUTING, Progress
+from orchestrator.training.grpo import grpo_config, load_tokenizer
+from orchestrator.training.metrics import StepTrace
+from orchestrator.training.progress import Progress
 from orchestrator.training.prompts import Row, prompt_lengths, remember_lengths, within_limit
 from orchestrator.training.report import TrainingReport, trl_eval_steps
-from orchestrator.training.reward import RewardBatch, reward_callables
-from orchestrator.training.rollout import make_rollout, sampling_of
-from orchestrator.training.samples import SampleLog, keep_steps_up_to
+from orchestrator.training.rollout import sampling_of
+from orchestrator.training.samples import keep_steps_up_to
 from orchestrator.training.scoring import Scoring, make_scoring
-from orchestrator.training.sync import WeightSync, make_sync
+from orchestrator.training.sync import WeightSync
+from orchestrator.training.trl_generation import Generates
 
 
 class NothingTrainedError(RuntimeError):
@@ -53,15 +52,16 @@ class Session:
     plan: BatchPlan
     prompts: Prompts
     tokenizer: PreTrainedTokenizerBase
-    client: GenerationClient
+    generator: Generates
     scoring: Scoring
     trainer: GRPOTrainer
-    sync: WeightSync
+    sync: WeightSync | None
+    """None where the trainer's own model generates: nothing is sent."""
     trace: StepTrace
     progress: Progress
 
     def evaluate(self) -> Evaluation | None:
-        """Held-out means through the live servers; None when the recipe wants none."""
+        """Held-out means by what generates in training; None when the recipe wants none."""
         if not self.prompts.heldout:
             return None
         what = "the held-out evaluation"
@@ -69,7 +69,7 @@ class Session:
         return evaluate(
             self.prompts.heldout,
             tokenizer=self.tokenizer,
-            client=self.client,
+            generator=self.generator,
             score=self.progress.through(self.scoring.score, what, then=what),
             sampling=replace(sampling_of(self.trainer), max_tokens=self.run.limits.completion_length),
             samples=self.run.evaluation.samples,
@@ -96,8 +96,9 @@ def train(run: RunConfig, run_dir: Path, resume_from: str | None) -> None:
         keep_steps_up_to(path, start_step)
     session = _build(run, paths, resume_from)
 
-    session.progress.doing("the proof of the weight sync")
-    session.sync.canary(start_step)
+    if session.sync is not None:
+        session.progress.doing("the proof of the weight sync")
+        session.sync.canary(start_step)
     before = None if resume_from else session.evaluate()
     if before is not None:
         write_json(paths.heldout_before, asdict(before))
@@ -105,9 +106,10 @@ def train(run: RunConfig, run_dir: Path, resume_from: str | None) -> None:
     final_step = session.trainer.state.global_step or start_step
     if final_step == 0:
         raise NothingTrainedError("training ended at step 0: trainer.args.max_steps or num_train_epochs leave no step")
-    session.progress.doing("the last weight sync")
-    session.sync.push(final_step)
-    session.sync.verify()
+    if session.sync is not None:
+        session.progress.doing("the last weight sync")
+        session.sync.push(final_step)
+        session.sync.verify()
     after = session.evaluate()
 
     session.progress.doing("saving the model")
@@ -120,7 +122,8 @@ def train(run: RunConfig, run_dir: Path, resume_from: str | None) -> None:
         micro_steps=session.trace.micro_steps,
         num_rows=len(session.prompts.train),
         num_dropped=session.prompts.num_dropped,
-        logprob_gap=session.sync.gap,
+        logprob_gap=None if session.sync is None else session.sync.gap,
+        counted_syncs=through_our_client(run),
         evaluated=tuple(e for e in (before, after) if e is not None),
         trl_eval_steps=trl_eval_steps(session.trainer.state.log_history, start_step),
         trl_eval_samples=len(session.prompts.heldout) * session.trainer.num_generations_eval,
@@ -143,12 +146,11 @@ def _build(run: RunConfig, paths: RunPaths, resume_from: str | None) -> Session:
             f"{prompts.num_dropped} were dropped for having more than limits.prompt_length tokens. "
             "fix: raise limits.prompt_length, or lower trainer.args.per_device_train_batch_size"
         )
-    client = GenerationClient(
-        run.generation.url, model=run.generation.model, timeout_s=run.generation.request_timeout_s
-    )
     scoring = make_scoring(run.reward, largest_request(run.evaluation, plan))
     progress = Progress(paths.progress, step=_checkpoint_step(resume_from), writes=config.process_index == 0)
-    trainer, sync = _trainer_and_sync(run, paths, config, tokenizer, prompts, client, scoring, progress, resume_from)
+    trainer, generator, sync = build_trainer(
+        run, paths, config, tokenizer, prompts.train, prompts.heldout, scoring, progress, resume_from
+    )
     trace = StepTrace()
     trainer.add_callback(trace)
     return Session(
@@ -157,7 +159,7 @@ def _build(run: RunConfig, paths: RunPaths, resume_from: str | None) -> Session:
         plan=plan,
         prompts=prompts,
         tokenizer=tokenizer,
-        client=client,
+        generator=generator,
         scoring=scoring,
         trainer=trainer,
         sync=sync,
@@ -176,55 +178,6 @@ def _prompts(run: RunConfig, tokenizer: PreTrainedTokenizerBase, template_kwargs
     lengths = prompt_lengths(tokenizer, unseen, "held-out", template_kwargs)
     heldout, _ = within_limit(unseen, lengths, limit, policy, "held-out")
     return Prompts(train=kept, heldout=heldout, num_dropped=num_dropped)
-
-
-def _trainer_and_sync(
-    run: RunConfig,
-    paths: RunPaths,
-    config: GRPOConfig,
-    tokenizer: PreTrainedTokenizerBase,
-    prompts: Prompts,
-    client: GenerationClient,
-    scoring: Scoring,
-    progress: Progress,
-    resume_from: str | None,
-) -> tuple[GRPOTrainer, WeightSync]:
-    """The two need each other: rollouts push weights, and the weights are the trainer's."""
-    batch = RewardBatch(
-        score=progress.through(scoring.score, "the scoring", then=COMPUTING),
-        names=tuple(function.name for function in run.reward.functions),
-        group_size=lambda: trainer.num_generations if trainer.model.training else trainer.num_generations_eval,
-        samples=SampleLog(path=paths.samples),
-        wants_ids=scoring.wants_ids,
-        post_process=bool(run.reward.post_process.target),
-        by_part=advantage_parts(run.reward.functions, config.multi_objective_aggregation),
-        is_training=lambda: trainer.model.training,
-        metrics=lambda: sync.metrics(),
-    )
-    push = progress.through(lambda step: sync.push(step), "the weight sync", then="the generation")
-    rollout = make_rollout(tokenizer, client, push, run.seed)
-    trainer = grpo_trainer(
-        config,
-        load_model(run, resume_from),
-        tokenizer,
-        prompts.train,
-        prompts.heldout,
-        reward_callables(batch),
-        rollout,
-    )
-    trainer.add_callback(MetricsFile(paths.metrics))
-    trainer.add_callback(progress)
-    sync = make_sync(
-        lambda: trainer.accelerator.unwrap_model(trainer.model),
-        client,
-        SafetensorsSender(client, paths.weights),
-        dtype=run.generation.dtype,
-        tolerance=run.generation.weight_sync.tolerance,
-        verify_every=run.generation.weight_sync.verify_every,
-        max_length=run.generation.max_model_len,
-        seed=run.seed,
-    )
-    return trainer, sync
 
 
 def _checkpoint_step(resume_from: str | None) -> int:

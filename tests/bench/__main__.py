@@ -1,7 +1,7 @@
 """`make bench`: each figure is a ratio against a named baseline, both measured here, now, in turn.
 
 Numbers, not tests: a slow machine makes both sides slow. `python -m tests.bench NAME` runs one: `check`, `sweep`,
-`step`, `rewards` or `math`.
+`step`, `rewards`, `math` or `generation`.
 """
 
 import json
@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.bench.generation import bench_generation
 from tests.bench.math import bench_math
 from tests.bench.rewards import bench_rewards
 from tests.orchestrated import ORCHESTRATE, orchestrate, read, run_dirs
@@ -127,6 +128,7 @@ BENCHES: dict[str, Callable[[Path], None]] = {
     "step": bench_step,
     "rewards": bench_rewards,
     "math": bench_math,
+    "generation": bench_generation,
 }
 
 

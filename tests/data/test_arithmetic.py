@@ -52,7 +52,7 @@ def test_heldout_says_how_many_there_are() -> None:
 
 
 def test_a_path_is_not_ignored() -> None:
-    with pytest.raises(DataError, match="reads no file"):
+    with pytest.raises(DataError, match=r"data\.path is set, but source arithmetic does not read it"):
         load_rows("arithmetic", split="train", rows=1, seed=0, path="x.jsonl")
 
 

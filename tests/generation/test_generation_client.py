@@ -1,6 +1,7 @@
 """The client against servers that misbehave: real HTTP, wrong answers."""
 
 import http.server
+import itertools
 import json
 import subprocess
 import sys
@@ -78,6 +79,7 @@ def test_a_good_answer_is_read(serve: Any) -> None:
         ({"choices": [choice(finish_reason="abort")]}, "'abort'"),
         ({"choices": [choice(token_ids=[7])]}, "other tokens"),
         ({"choices": [choice(logprobs=None)]}, "lacks"),
+        ({"choices": [choice(finish_reason="length")]}, "was cut at 2 of 3 tokens"),
         ({"choices": [choice(logprobs={**choice()["logprobs"], "token_logprobs": [-0.5]})]}, "not as many"),
         ({"choices": [choice(logprobs={**choice()["logprobs"], "token_logprobs": [-0.5, None]})]}, "None"),
         ({"choices": [choice(logprobs={**choice()["logprobs"], "token_logprobs": [-0.5, float("nan")]})]}, "nan"),
@@ -87,8 +89,62 @@ def test_a_good_answer_is_read(serve: Any) -> None:
 )
 def test_wrong_answers_are_refused(serve: Any, reply: Any, sentence: str) -> None:
     with pytest.raises(GenerationError, match=sentence) as caught:
-        serve(lambda *_: (200, reply)).complete([[5]], 1, Sampling(2), 0)
+        serve(lambda *_: (200, reply)).complete([[5]], 1, Sampling(3), 0)
     assert caught.value.status == 200
+
+
+def asking(bodies: list[dict[str, Any]], version: dict[str, str], refused: int = -1) -> Answer:
+    """A server that writes down what it is asked for, and refuses one prompt."""
+
+    def answer(path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        if path == "/version":
+            return 200, version
+        bodies.append(body)
+        if [refused] in body["prompt"]:
+            return 400, {"error": {"message": "not this one"}}
+        every = [prompt for prompt in body["prompt"] for _ in range(body["n"])]
+        return 200, {"choices": [choice(index=i, prompt_token_ids=prompt) for i, prompt in enumerate(every)]}
+
+    return answer
+
+
+def test_a_server_that_draws_prompts_alike_is_asked_for_one_at_a_time(serve: Any) -> None:
+    bodies: list[dict[str, Any]] = []
+    client = serve(asking(bodies, {"version": "0.32.0"}))
+    groups = client.complete([[5], [6], [5]], 2, Sampling(2), 7)
+    assert [len(group) for group in groups] == [2, 2, 2]
+    assert sorted(body["prompt"] for body in bodies) == [[[5]], [[5]], [[6]]]
+    seeds = sorted(body["seed"] for body in bodies)
+    # Choice i is drawn with seed + i.
+    assert all(after - before > 10_000 for before, after in itertools.pairwise(seeds))
+    client.complete([[5], [6], [5]], 2, Sampling(2), 7)
+    assert sorted(body["seed"] for body in bodies[3:]) == seeds
+    client.complete([[5], [6], [5]], 2, Sampling(2), 8)
+    assert not {body["seed"] for body in bodies[6:]} & set(seeds)
+
+
+def test_ours_gets_one_request(serve: Any) -> None:
+    bodies: list[dict[str, Any]] = []
+    serve(asking(bodies, {"version": "1", "engine": "orchestrate-embedded"})).complete([[5], [6]], 2, Sampling(2), 7)
+    assert [(body["prompt"], body["seed"]) for body in bodies] == [([[5], [6]], 7)]
+
+
+def test_one_refused_prompt_is_an_error(serve: Any) -> None:
+    with pytest.raises(GenerationError, match="not this one"):
+        serve(asking([], {"version": "0.32.0"}, refused=6)).complete([[5], [6]], 2, Sampling(2), 7)
+
+
+def test_greedy_answers_are_asked_for_once(serve: Any) -> None:
+    bodies: list[dict[str, Any]] = []
+    groups = serve(asking(bodies, {"version": "0.32.0"})).complete([[5], [6]], 3, Sampling(2, 0.0), 7)
+    assert [body["n"] for body in bodies] == [1]
+    assert [[completion.token_ids for completion in group] for group in groups] == [[[7, 1]] * 3] * 2
+
+
+@pytest.mark.parametrize("changes", [{"temperature": 0.001}, {"temperature": 2.5}, {"top_p": 0.0}])
+def test_sampling_that_a_server_would_change_is_not_sent(serve: Any, changes: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(changes))):
+        serve(lambda *_: (200, {})).complete([[5]], 1, Sampling(2, **changes), 7)  # type: ignore[arg-type]
 
 
 def test_scores_must_cover_the_sequence(serve: Any) -> None:

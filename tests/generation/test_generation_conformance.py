@@ -15,6 +15,8 @@ from trl.generation.vllm_client import parse_logprobs
 from orchestrator.generation.client import GenerationClient, GenerationError, Sampling
 from orchestrator.generation.transfer import SafetensorsSender, WeightSyncError, named_weights, write_weights
 
+# vLLM's share runs in `make test-vllm`.
+SERVERS = ("embedded", pytest.param("vllm", marks=pytest.mark.vllm))
 EOS = 1
 # Different lengths, so that padding must be right.
 PROMPTS = [[5, 6, 7], [9, 10, 11, 12, 13, 14, 15], [20], [33, 4, 33, 4, 33]]
@@ -96,6 +98,35 @@ def test_a_seed_repeats_and_rows_differ(client: GenerationClient) -> None:
         assert len({tuple(completion.token_ids) for completion in group}) > 1
 
 
+def test_a_choice_does_not_depend_on_how_many_there_are(client: GenerationClient) -> None:
+    eight = client.complete(PROMPTS, 8, FREE, seed=21)
+    assert [group[:2] for group in eight] == client.complete(PROMPTS, 2, FREE, seed=21)
+
+
+def test_equal_prompts_get_completions_of_their_own(client: GenerationClient, target: Target) -> None:
+    groups = client.complete([PROMPTS[0]] * 4, 1, FREE, seed=5)
+    assert len({tuple(completion.token_ids) for (completion,) in groups}) > 1
+    assert client.complete([PROMPTS[0]] * 4, 1, FREE, seed=5) == groups
+    body = {"prompt": [PROMPTS[0]] * 4, "max_tokens": 6, "temperature": 1.0, "seed": 5, "return_token_ids": True}
+    choices = post(target, "/v1/completions", body).json()["choices"]
+    assert (len({tuple(one["token_ids"]) for one in choices}) == 1) is target.traits.one_noise_for_all_prompts
+
+
+def test_greedy_answers_are_copied(client: GenerationClient, target: Target) -> None:
+    ((first, *others),) = client.complete([PROMPTS[0]], 3, Sampling(6, 0.0), seed=1)
+    assert others == [first, first]
+    body = {"prompt": PROMPTS[0], "max_tokens": 6, "temperature": 0.0, "n": 3}
+    assert (post(target, "/v1/completions", body).status_code == 200) is target.traits.repeats_greedy
+
+
+def test_temperatures_close_to_zero(client: GenerationClient, target: Target) -> None:
+    with pytest.raises(ValueError, match=r"0 \(greedy\) or 0\.01 to 2"):
+        client.complete([PROMPTS[0]], 1, Sampling(6, 0.005), seed=1)
+    body = {"prompt": PROMPTS[0], "max_tokens": 1, "temperature": 0.005}
+    refused = post(target, "/v1/completions", body).status_code == 400
+    assert refused is not target.traits.raises_temperature
+
+
 def test_eight_clients_at_once_get_what_they_get_alone(target: Target) -> None:
     def ask(seed: int) -> list[list[list[int]]]:
         own = GenerationClient(target.base_url, timeout_s=30)
@@ -123,6 +154,17 @@ def test_what_does_not_fit_is_refused(target: Target, body: dict[str, Any]) -> N
     assert "64" in error["message"]
 
 
+def test_a_completion_that_the_context_would_cut(client: GenerationClient, target: Target) -> None:
+    """60 tokens of prompt and 8 more are each within the 64, together they are not."""
+    with pytest.raises(GenerationError, match="context"):
+        client.complete([[33, 4] * 30], 1, Sampling(8), seed=1)
+    body = {"prompt": [33, 4] * 30, "max_tokens": 8, "seed": 1, "temperature": 1.0, "return_token_ids": True}
+    response = post(target, "/v1/completions", body)
+    assert (response.status_code == 200) is target.traits.clamps
+    if target.traits.clamps:
+        assert len(response.json()["choices"][0]["token_ids"]) == 4
+
+
 @pytest.mark.parametrize(
     ("body", "status"),
     [
@@ -132,6 +174,7 @@ def test_what_does_not_fit_is_refused(target: Target, body: dict[str, Any]) -> N
         ({"prompt": []}, 400),
         ({"max_tokens": 3}, 400),
         ({"prompt": [5], "temperature": -1}, 400),
+        ({"prompt": [5], "temperature": 2.1}, 400),
         ({"prompt": [5], "top_p": 0}, 400),
         ({"prompt": [5], "min_p": 2}, 400),
         ({"prompt": [5], "n": 0}, 400),

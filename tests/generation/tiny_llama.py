@@ -39,8 +39,9 @@ def model(seed: int = 0, **changes: Any) -> LlamaForCausalLM:
         "hidden_size": 64,
         "intermediate_size": 96,
         "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
+        # Heads of 32: vLLM's attention on the CPU has none of 16, and only says so at the first request.
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
         "max_position_embeddings": 64,
         "tie_word_embeddings": True,
         "initializer_range": 0.3,

@@ -37,11 +37,21 @@ def stale_lm_head(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
         head.weight.copy_(kept)
 
 
-def stop_after_four(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Takes four updates, among them the canary's two, and no more."""
+def other_model(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Serves a model of the same shapes that counts positions twice as fast: what no tensor says."""
     global updates
     updates += 1
-    if updates <= 4:
+    if updates == 1:
+        rotary: nn.Module = model.model.rotary_emb  # type: ignore[assignment, union-attr]
+        rotary.inv_freq.mul_(2.0)  # type: ignore[operator, union-attr]
+    copy_into(model, tensors)
+
+
+def stop_after_step_five(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Takes the canary's two updates and those of five steps, and no more."""
+    global updates
+    updates += 1
+    if updates <= 2 + 5:
         copy_into(model, tensors)
 
 
@@ -50,7 +60,8 @@ FAULTS: dict[str, Callable[[nn.Module, Mapping[str, Tensor]], None]] = {
     "ignore": ignore,
     "miss-one": miss_one,
     "stale-lm-head": stale_lm_head,
-    "stop-after-four": stop_after_four,
+    "other-model": other_model,
+    "stop-after-step-five": stop_after_step_five,
 }
 
 if __name__ == "__main__":

@@ -8,12 +8,12 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from orchestrator.facts import Facts
+from orchestrator.generation import EMBEDDED
 from orchestrator.generation.client import GenerationError
 from orchestrator.generation.transport import Transport
 from orchestrator.schema import RunConfig
 from orchestrator.supervise.handshake.interview import Interview
 
-EMBEDDED = "orchestrate-embedded"
 UPDATE_ROUTES = (
     "/get_world_size",
     "/init_weight_transfer_engine",

@@ -6,6 +6,7 @@ from typing import Any
 
 import requests
 
+from orchestrator.generation import EMBEDDED
 from rewards.client import is_loopback
 
 TIMEOUT_S = 3.0
@@ -70,7 +71,7 @@ def _openai_server(ask: Ask) -> str | None:
         return None
     said = ask("/version").body
     version = said.get("version") if isinstance(said, Mapping) else None
-    if isinstance(said, Mapping) and said.get("engine") == "orchestrate-embedded":
+    if isinstance(said, Mapping) and said.get("engine") == EMBEDDED:
         return f"the embedded generation server of orchestrate {version}"
     owners = {card.get("owned_by") for card in models["data"] if isinstance(card, Mapping)}
     if owners == {"vllm"}:

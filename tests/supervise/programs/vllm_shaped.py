@@ -1,4 +1,4 @@
-"""No vLLM: a small HTTP server that answers in the shapes of vLLM 0.32 (read from its sources), and lies on request.
+"""No vLLM: a small HTTP server that answers in the shapes of vLLM 0.32, and lies on request.
 
     vllm_shaped.py --model FOLDER --port N [--served-model-name S] [--vocab-size N] [--dtype D] [--without PATH] ...
 
@@ -17,7 +17,6 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI, Request
-from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from tokenizers import Tokenizer
 
@@ -136,10 +135,6 @@ class Shaped:
 def build(args: argparse.Namespace) -> FastAPI:
     app, shaped = FastAPI(docs_url=None, redoc_url=None, openapi_url=None), Shaped(args)
 
-    @app.exception_handler(HTTPException)
-    async def http(_: Request, problem: HTTPException) -> Response:
-        return error(problem.status_code, str(problem.detail), str(problem.detail))
-
     @app.middleware("http")
     async def lie(request: Request, call_next: Any) -> Response:
         path = request.url.path
@@ -150,7 +145,7 @@ def build(args: argparse.Namespace) -> FastAPI:
         if path in args.trickle:
             return StreamingResponse(trickle(), media_type="application/json")
         if path in args.without or (args.no_dev_mode and path in (*DEV, *DEV_POST)):
-            return error(404, "Not Found", "Not Found")
+            return JSONResponse({"detail": "Not Found"}, status_code=404)
         return await call_next(request)
 
     add_routes(app, shaped, args)
@@ -177,6 +172,10 @@ def add_routes(app: FastAPI, shaped: Shaped, args: argparse.Namespace) -> None:
     @app.get("/get_world_size")
     async def world_size(include_dp: bool = True) -> Any:
         return {"world_size": args.tensor_parallel_size * (args.data_parallel_size if include_dp else 1)}
+
+    @app.get("/is_paused")
+    async def is_paused() -> Any:
+        return {"is_paused": False}
 
     @app.get("/weight_info")
     async def weight_info() -> Any:
