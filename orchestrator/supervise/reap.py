@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from orchestrator.supervise.procs import Identity, Proc, send_signal
+from orchestrator.supervise.segments import mapped_by, remove_unused
 
 PASS_INTERVAL_S = 0.05
 KILL_LIMIT_S = 2.0
@@ -32,6 +33,7 @@ class Ending:
         self.deadline = deadline
         self.asked: set[Identity] = set()
         self.left: tuple[int, ...] = ()
+        self._segments: set[str] = set()
 
     def hurry(self, now: float) -> None:
         """Grant no more grace."""
@@ -43,9 +45,11 @@ class Ending:
         found = self.find() or self.find()
         if not found or now >= self.deadline + KILL_LIMIT_S:
             self.left = tuple(proc.pid for proc in found)
+            remove_unused(self._segments)
             return True
         for proc in found:
             if now >= self.deadline:
+                self._segments |= mapped_by(proc.pid)
                 send_signal(proc.identity, signal.SIGKILL)
             elif proc.identity not in self.asked:
                 send_signal(proc.identity, signal.SIGTERM)

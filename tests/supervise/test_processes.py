@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from multiprocessing import shared_memory
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from orchestrator.supervise.procs import (
     send_signal,
     ticks_since_boot,
 )
-from orchestrator.supervise.reap import KILL_LIMIT_S, Ending
+from orchestrator.supervise.reap import KILL_LIMIT_S, Ending, end_run_processes
 from orchestrator.supervise.spawn import SpawnError, child_env, spawn
 
 
@@ -97,6 +98,44 @@ def test_what_cannot_be_ended_is_reported_in_time() -> None:
     assert not ending.step(10.0 + KILL_LIMIT_S - 0.1)
     assert ending.step(10.0 + KILL_LIMIT_S)
     assert ending.result() == ((), (immortal.pid,))
+
+
+SEGMENTS = """
+import signal, sys, time
+from multiprocessing import resource_tracker, shared_memory
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+ours = shared_memory.SharedMemory(create=True, size=4096)
+resource_tracker.unregister(ours._name, "shared_memory")  # it would be killed too, sometimes after it has cleaned up
+with open("/dev/shm/" + sys.argv[1], "w+b") as file:
+    import mmap
+    file.write(b"x" * 4096)
+    file.flush()
+    theirs = mmap.mmap(file.fileno(), 4096)
+    print(ours.name, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_killed_process_leaves_no_shared_memory(tmp_path: Path, shared: bool) -> None:
+    """Nor takes away what others use, or a file that somebody gave a name."""
+    named = Path("/dev/shm", f"data-of-a-user-{os.getpid()}")
+    argv = [sys.executable, "-c", SEGMENTS, named.name]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stdout is not None
+        segment = Path("/dev/shm", process.stdout.readline().strip())
+        assert segment.name.startswith("psm_")
+        reader = shared_memory.SharedMemory(segment.name) if shared else None
+        try:
+            end_run_processes(lambda: [p for p in read_table().values() if p.session == process.pid and p.alive], 0.2)
+            assert process.poll() is not None
+            assert segment.exists() is shared
+            assert named.exists()
+        finally:
+            named.unlink()
+            if reader is not None:
+                reader.close()
+                reader.unlink()
 
 
 def test_a_stopped_process_hears_of_term(tmp_path: Path) -> None:
