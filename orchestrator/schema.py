@@ -246,7 +246,7 @@ class GenerationConfig:
 
 @dataclass(kw_only=True)
 class LoraConfig:
-    """Low-rank adapters instead of all weights. Names are PEFT's."""
+    """Low-rank adapters instead of all weights. Names are PEFT's. model/ of the run then holds the adapter alone."""
 
     r: int | None = None
     """Rank; None = all weights are trained."""

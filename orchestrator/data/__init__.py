@@ -1,4 +1,4 @@
-"""Where prompts come from. Pure standard library, so that `check` stays instant."""
+"""Where prompts come from. Standard library only, so that `check` stays instant; reasoning_gym has its own process."""
 
 from orchestrator.data.errors import DataError
 from orchestrator.data.facts import DataFacts, describe

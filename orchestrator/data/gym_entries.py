@@ -39,17 +39,22 @@ def _rows(task: str, params: Mapping[str, Any], asked: set[str], *, split: str, 
     rows: list[Row] = []
     chunk = unused = 0
     while len(rows) < wanted:
-        entries = _data_set(task, params, seed=_seed(split, seed, chunk))
+        entries, problem = _data_set(task, params, seed=_seed(split, seed, chunk)), ""
         for index in range(CHUNK):
-            entry = entries[index]
-            unused = unused + 1 if entry["question"] in asked else 0
-            if not unused:
+            try:
+                entry = entries[index]
+            except Exception as error:  # theirs: maze, for one, finds no maze for one seed in a few hundred
+                entry, problem = None, f"; the last failed with {type(error).__name__}: {error}"
+            if entry is None or entry["question"] in asked:
+                unused += 1
+            else:
+                unused = 0
                 asked.add(entry["question"])
                 rows.append(_row(entry))
             if len(rows) == wanted:
                 break
             if unused == PATIENCE:
-                raise _exhausted(task, split, wanted=wanted, found=len(rows))
+                raise _exhausted(task, split, wanted=wanted, found=len(rows), problem=problem)
         chunk += 1
     return rows
 
@@ -94,12 +99,13 @@ def _known_params(task: str, params: Mapping[str, Any], fields: Collection[str])
             raise DataError(f"data.params.{name} is no parameter of data.task = {task!r}; {close}")
 
 
-def _exhausted(task: str, split: str, *, wanted: int, found: int) -> DataError:
+def _exhausted(task: str, split: str, *, wanted: int, found: int, problem: str) -> DataError:
     key = ROWS_KEYS[split]
     beside = "" if split == "heldout" else " that are not held out"
+    fix = f"set {key} to at most {found}, or widen data.params" if found else "change data.params"
     return DataError(
-        f"{key} = {wanted}, but data.task = {task!r} with these data.params has about {found} questions{beside}; "
-        f"fix: set {key} to at most {found}, or widen data.params"
+        f"{key} = {wanted}, but data.task = {task!r} with these data.params has about {found} questions{beside}"
+        f"{problem}; fix: {fix}"
     )
 
 

@@ -17,7 +17,7 @@ DEADLINE_S = 300.0
 
 
 def reasoning_gym_rows(
-    task: str | None, params: Mapping[str, Any], *, split: str, rows: int | None, other_rows: int, seed: int
+    task: str | None, params: Mapping[str, Any], *, split: str, rows: int | None, other_rows: int | None, seed: int
 ) -> list[Row]:
     """`rows` rows of a split, whose questions are none of the `other_rows` of the other one. Takes a second or more.
 
@@ -54,7 +54,7 @@ def _splits(request: str) -> str:
             f"them to a file once and use source jsonl"
         ) from error
     if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["?"])[-1]
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         raise DataError(f"reasoning_gym fails at {request}: {last}; fix: change data.task or data.params")
     answer = json.loads(done.stdout)
     if "problem" in answer:

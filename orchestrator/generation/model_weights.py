@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 from peft import PeftModel
 from peft.tuners.tuners_utils import BaseTunerLayer
@@ -50,10 +51,17 @@ def named_weights(model: nn.Module) -> NamedWeights:
 
 
 def reshard(model: nn.Module) -> None:
-    """FSDP2 leaves what it gathered for a forward in the place of the shards, where changes to them would not show."""
+    """Let go of what a forward has gathered and left in the place of the shards: changes to those would not show.
+
+    FSDP2 leaves the root's parameters, ZeRO-3 the small ones (stage3_param_persistence_threshold).
+    """
     for module in model.modules():
         if isinstance(module, FSDPModule):
             module.reshard()  # type: ignore[operator]  # mypy takes it for a tensor
+    parameters: Iterator[Any] = model.parameters()  # DeepSpeed gives them methods of its own
+    for parameter in parameters:
+        if hasattr(parameter, "ds_id") and parameter.numel():  # nothing is there where this rank has a shard only
+            parameter.partition()
 
 
 def shard(parameter: nn.Parameter) -> Tensor:
@@ -74,9 +82,9 @@ def whole(parameters: Sequence[nn.Parameter]) -> Iterator[list[Tensor]]:
 def _gathered(parameters: Sequence[nn.Parameter]) -> AbstractContextManager[object]:
     if not any(hasattr(parameter, "ds_id") for parameter in parameters):
         return nullcontext()
-    from deepspeed.zero import GatheredParameters  # type: ignore[import-not-found]  # where ZeRO-3 is, it is installed
+    import deepspeed  # type: ignore[import-not-found]  # where ZeRO-3 is, it is installed
 
-    context: AbstractContextManager[object] = GatheredParameters(list(parameters))
+    context: AbstractContextManager[object] = deepspeed.zero.GatheredParameters(list(parameters))
     return context
 
 
@@ -116,30 +124,29 @@ def _trained_copy(wrapper: AuxiliaryTrainingWrapper) -> nn.Module:
 
 def _merged(layer: BaseTunerLayer) -> list[Named]:
     """The base layer's parameters with the active adapters in them."""
-    with _stand_ins(layer) as gathered:  # type: ignore[arg-type]  # a mixin of modules
-        before = list(layer.merged_adapters)
-        layer.merge(safe_merge=True)  # puts a new tensor in the place of the weight
+    before = list(layer.merged_adapters)
+    with _stand_ins(layer, layer.get_base_layer()):
+        layer.merge()
         try:
             named = layer.get_base_layer()._parameters.items()
-            # What was only gathered, such as a bias, goes when the context ends.
-            return [
-                (name, value.clone() if value.data_ptr() in gathered else value)
-                for name, value in named
-                if value is not None
-            ]
+            return [(name, value.detach()) for name, value in named if value is not None]
         finally:
             layer.merged_adapters[:] = before
 
 
 @contextmanager
-def _stand_ins(module: nn.Module) -> Iterator[set[int]]:
-    """Whole, plain parameters in the place of the module's own, which come back untouched; yields their addresses."""
-    own = [(part, name, p) for part in module.modules() for name, p in part._parameters.items() if p is not None]
+def _stand_ins(layer: nn.Module, changed: nn.Module) -> Iterator[None]:
+    """Whole, plain parameters in the place of the layer's own, which come back untouched, bit for bit.
+
+    Those of its part `changed` are copies.
+    """
+    own = [(part, name, p) for part in layer.modules() for name, p in part._parameters.items() if p is not None]
     with whole([parameter for _, _, parameter in own]) as tensors:
         try:
             for (part, name, _), tensor in zip(own, tensors, strict=True):
-                part._parameters[name] = nn.Parameter(tensor, requires_grad=False)
-            yield {tensor.data_ptr() for tensor in tensors}
+                stand_in = tensor.clone() if part is changed else tensor
+                part._parameters[name] = nn.Parameter(stand_in, requires_grad=False)
+            yield
         finally:
             for part, name, parameter in own:
                 part._parameters[name] = parameter

@@ -12,12 +12,13 @@ def data_unreadable(case: Case) -> Iterator[Finding]:
 
     ## What it checks
     `data`: the file is there, every line is an object with the same columns, the prompt column exists, `data.rows` are
-    to be had.
+    to be had; the data set of reasoning_gym exists and takes `data.params`.
     ## Why it matters
     The trainer would find out after everything has started.
     ## Bad
         data=jsonl data.path=nowhere.jsonl evaluation.rows=0
         data=jsonl data.path=tests/rules/rows.jsonl data.prompt=question evaluation.rows=0
+        data=reasoning_gym data.task=chain_summ
     ## Good
         data=jsonl data.path=tests/rules/rows.jsonl data.rows=null evaluation.rows=0
     """

@@ -1,7 +1,7 @@
 """`make bench`: each figure is a ratio against a named baseline, both measured here, now, in turn.
 
 Numbers, not tests: a slow machine makes both sides slow. `python -m tests.bench NAME` runs one: `check`, `sweep`,
-`step`, `rewards`, `math` or `generation`.
+`step`, `rewards`, `math`, `generation` or `sync`.
 """
 
 import json
@@ -17,6 +17,7 @@ from pathlib import Path
 from tests.bench.generation import bench_generation
 from tests.bench.math import bench_math
 from tests.bench.rewards import bench_rewards
+from tests.bench.sync import bench_sync
 from tests.orchestrated import ORCHESTRATE, orchestrate, read, run_dirs
 
 EXPERIMENT = "+experiment=grpo_math"
@@ -129,6 +130,7 @@ BENCHES: dict[str, Callable[[Path], None]] = {
     "rewards": bench_rewards,
     "math": bench_math,
     "generation": bench_generation,
+    "sync": bench_sync,
 }
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.data import DataError, describe, load_rows
+from orchestrator.data import DataError, load_rows
 from orchestrator.data import reasoning_gym as source
 from orchestrator.data.gym_entries import splits
 
@@ -45,17 +45,16 @@ def test_the_builtin_reward_scores_them_without_further_settings() -> None:
 
 def test_no_question_is_there_twice() -> None:
     # 190 of 200: by chance alone, both would repeat themselves and each other.
-    train, heldout = rows("train", rows=140, other_rows=50), rows("heldout", rows=50, other_rows=140)
-    assert len({row["question"] for row in train + heldout}) == 190
+    both = splits("chain_sum", SMALL, seed=0, train=140, heldout=50)
+    assert len({row["question"] for row in both["train"] + both["heldout"]}) == 190
 
 
 def test_a_seed_decides_the_training_rows_alone() -> None:
-    assert describe(rows("train")).fingerprint == describe(rows("train")).fingerprint
-    first, second = ({row["question"] for row in rows("train", seed=seed)} for seed in (0, 1))
-    assert len(first & second) < 40  # of 60: not the same entries, one further
-    kinds = {"rows": 30, "other_rows": 60}
-    assert rows("heldout", seed=0, **kinds) == rows("heldout", seed=1, **kinds)
-    assert rows("heldout", seed=0, rows=10) == rows("heldout", seed=0, **kinds)[:10]
+    first, second = (splits("chain_sum", SMALL, seed=seed, train=60, heldout=30) for seed in (0, 1))
+    assert first == {split: rows(split, rows=len(first[split]), other_rows=90 - len(first[split])) for split in first}
+    assert len({row["question"] for row in first["train"]} & {row["question"] for row in second["train"]}) < 40
+    assert first["heldout"] == second["heldout"]
+    assert splits("chain_sum", SMALL, seed=0, train=0, heldout=10)["heldout"] == first["heldout"][:10]
 
 
 def test_every_process_gets_the_same_rows() -> None:
@@ -74,6 +73,7 @@ for task in ("list_functions", "ransom_note"):
     assert first == second
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # theirs
 def test_what_a_data_set_prints_is_not_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
     splits("codeio", {}, seed=3, train=25, heldout=0)
     assert "Error generating I/O pair" in capsys.readouterr().out
@@ -123,11 +123,21 @@ def test_an_error_crosses_the_process_with_its_words() -> None:
         rows("train", task="chain_summ")
 
 
-def test_a_data_set_that_fails_or_does_not_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DataError, match=r"reasoning_gym fails at .*gcd.*: \w+Error"):
-        rows("train", task="gcd", params={"min_value": 1.5})
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # theirs
+def test_an_entry_that_cannot_be_made_is_left_out() -> None:
+    assert len(made("maze", 20)) == 20
+    with pytest.raises(
+        DataError, match=r"about 0 questions.*; the last failed with \w+Error: .*; fix: change data\.params"
+    ):
+        made("gcd", min_value=1.5)
+
+
+def test_a_process_that_fails_or_does_not_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "DEADLINE_S", 0.05)
     with pytest.raises(DataError, match=r"within 0\.05 s; fix: fewer rows"):
+        rows("train", seed=99)
+    monkeypatch.setattr(sys, "executable", "false")
+    with pytest.raises(DataError, match=r"reasoning_gym fails at .*chain_sum.*: exit code 1; fix"):
         rows("train", seed=99)
 
 

@@ -20,6 +20,8 @@ from orchestrator.rules import Case, check
 from orchestrator.rules.modes import ENGINE_FIELDS
 from orchestrator.schema import RunConfig
 
+pytestmark = pytest.mark.usefixtures("fetched_models")
+
 ROOT = Path(__file__).resolve().parents[2]
 EXPERIMENTS = sorted(path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml"))
 COMPOSER = Composer()

@@ -123,6 +123,7 @@ def test_codes_and_names_are_used_once() -> None:
     assert len({rule.code for rule in RULES}) == len({rule.name for rule in RULES}) == len(RULES)
 
 
+@pytest.mark.usefixtures("fetched_models")
 def test_every_shipped_experiment_has_no_finding(composer: Composer) -> None:
     for path in (ROOT / "conf" / "experiment").glob("*.yaml"):
         composed = composer.compose([f"+experiment={path.stem}"])

@@ -1,6 +1,6 @@
 """Adapters: what the recipe says of them, merged weights under the base model's names, the canary, checkpoints."""
 
-from collections.abc import Iterator
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +8,10 @@ import peft
 import pytest
 import torch
 from peft import PeftModel, get_peft_model
-from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from orchestrator.assets import TINY_MATH
-from orchestrator.generation.client import GenerationError
+from orchestrator.generation.client import GenerationClient
 from orchestrator.generation.transfer import WeightSyncError, named_weights
 from orchestrator.schema import LoraConfig
 from orchestrator.training.lora import AdapterSender, load_adapter, lora_config
@@ -24,7 +23,9 @@ from orchestrator.training.probe import (
     probe_sequences,
     sequence_logprobs,
 )
-from orchestrator.training.sync import NOISE, TOLERANCES, VISIBLE
+from orchestrator.training.sync import NOISE, TOLERANCES, VISIBLE, SyncProofError, WeightSync, make_sync
+from tests.orchestrated import SMALL, orchestrate, read, run_dirs
+from tests.training.adapter_server import adapter_server
 
 PROBES = probe_sequences(vocab_size=96, max_length=16, seed=0)
 KINDS: dict[str, dict[str, Any]] = {
@@ -139,49 +140,68 @@ def test_a_checkpoint_of_an_adapter_is_there_before_training(tmp_path: Path) -> 
     ]
 
 
-class AdapterServer:
-    """The part of GenerationClient that an AdapterSender uses."""
-
-    def __init__(self, *, lists: bool = True, refuses: bool = False) -> None:
-        self.model: str | None = "base"
-        self.lists, self.refuses = lists, refuses
-        self.served: dict[str, Path] = {}
-        self.weights: dict[str, dict[str, torch.Tensor]] = {}
-
-    def load_adapter(self, name: str, path: str) -> None:
-        if self.refuses:
-            raise GenerationError("POST", "http://server/v1/load_lora_adapter", 404, "Not Found")
-        self.served[name] = Path(path)
-        self.weights[name] = load_file(Path(path, "adapter_model.safetensors"))
-
-    def unload_adapter(self, name: str) -> None:
-        del self.served[name]
-
-    def models(self) -> Iterator[dict[str, Any]]:
-        yield {"id": "base", "root": "base"}
-        if self.lists:
-            yield from ({"id": name, "root": str(path)} for name, path in self.served.items())
+def adapter_sync(url: str, folder: Path, model: PeftModel) -> tuple[WeightSync, GenerationClient]:
+    client = GenerationClient(url, model="base", timeout_s=30)
+    sender = AdapterSender(lambda: model, client, folder)
+    sync = make_sync(
+        lambda: model,
+        sender,
+        sender,
+        dtype="float32",
+        tolerance=None,
+        verify_every=1,
+        max_length=24,
+        seed=0,
+        moves=is_adapter,
+    )
+    return sync, client
 
 
-def test_each_adapter_has_a_name_of_its_own_and_one_is_kept(tmp_path: Path) -> None:
-    model, server = adapted(), AdapterServer()
-    sender = AdapterSender(lambda: model, server, tmp_path)
-    sender.open()
-    sender.send(named_weights(model), "step-1")
-    with perturbed(model, 0, 0.1, is_adapter):
-        sender.send(named_weights(model), "step-2")
-    assert (server.model, list(server.served)) == ("step-2", ["step-2"])
-    assert [path.name for path in tmp_path.iterdir()] == ["adapter-step-2"]
-    first, second = server.weights["step-1"], server.weights["step-2"]
-    assert first.keys() == second.keys()
-    assert not any(torch.equal(first[name], second[name]) for name in first)
+def test_adapters_sent_alone_are_proven_and_one_is_kept(tmp_path: Path) -> None:
+    model = adapted()
+    with adapter_server() as (url, served):
+        sync, client = adapter_sync(url, tmp_path, model)
+        sync.canary(0)
+        with torch.no_grad():
+            for parameter in filter(is_adapter, model.parameters()):
+                parameter.add_(0.01)
+        sync.push(1)
+        assert sync.gap is not None
+        assert sync.gap < 1e-4
+        # Each version is a name of its own: the server's prefix cache tells adapters apart by nothing else.
+        assert list(served.models) == ["base", f"step-1-3-{sync.tag}"]
+        assert client.model == f"step-1-3-{sync.tag}"
+        assert [str(path) for path in tmp_path.iterdir()] == [served.roots[client.model]]
 
 
 @pytest.mark.parametrize(
-    ("faults", "says"), [({"lists": False}, "does not list it"), ({"refuses": True}, "was not taken.*Not Found")]
+    ("fault", "kind", "says"),
+    [
+        ("ignore", SyncProofError, "ignores weight updates"),
+        ("unlisted", WeightSyncError, "does not list it"),
+        ("refuse", WeightSyncError, "was not taken.*cannot be loaded"),
+    ],
 )
-def test_an_adapter_that_did_not_arrive_is_said(tmp_path: Path, faults: dict[str, bool], says: str) -> None:
-    model, server = adapted(), AdapterServer(**faults)
-    with pytest.raises(WeightSyncError, match=says):
-        AdapterSender(lambda: model, server, tmp_path).send([], "step-1")
-    assert server.model == "base"
+def test_an_adapter_that_did_not_arrive_is_said(tmp_path: Path, fault: str, kind: type[Exception], says: str) -> None:
+    with adapter_server(fault) as (url, _), pytest.raises(kind, match=says):
+        adapter_sync(url, tmp_path, adapted())[0].canary(0)
+
+
+@pytest.mark.e2e
+def test_a_run_with_adapters_learns_is_proven_and_resumes(tmp_path: Path) -> None:
+    recipe = (*SMALL, "trainer.lora.r=8", "trainer.lora.target_modules=all-linear", "trainer.args.save_steps=2")
+    done = orchestrate(*recipe, "generation.weight_sync.verify_every=1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (run_dir,) = run_dirs(tmp_path)
+    assert read(run_dir / "trainer.json")["logprob_gap"] < 1e-4
+    saved = read(run_dir / "model" / "adapter_config.json")
+    assert (saved["r"], saved["base_model_name_or_path"]) == (8, str(TINY_MATH))
+    assert not (run_dir / "weights").exists()
+    # As if it had died after its checkpoint.
+    (run_dir / "result.json").unlink()
+    shutil.rmtree(run_dir / "checkpoints" / "checkpoint-3", ignore_errors=True)
+    resumed = orchestrate("resume", str(run_dir), cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    trained = read(run_dir / "trainer.json")
+    assert (trained["start_step"], trained["final_step"]) == (2, 3)
+    assert trained["logprob_gap"] < 1e-4

@@ -109,4 +109,8 @@ class SafetensorsEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
 
 
 def _is_finite(tensor: torch.Tensor) -> bool:
-    return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())
+    """By the extremes, which NaN wins: one pass, many times as fast as looking at each number."""
+    if not tensor.is_floating_point() or not tensor.numel():
+        return True
+    least, greatest = torch.aminmax(tensor)
+    return bool(torch.isfinite(least) and torch.isfinite(greatest))
