@@ -1,6 +1,8 @@
 """How the server writes JSON, and how exceptions become answers."""
 
+import asyncio
 import json
+from collections.abc import Coroutine
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -10,12 +12,33 @@ from starlette.exceptions import HTTPException
 
 from orchestrator.generation.errors import ApiError
 
+CLIENT_HAS_GONE = 499  # nginx's word for it; nobody receives it
+
 
 class AsciiJSON(JSONResponse):
     """JSON that survives lone surrogates, which a caller may send and an error message may echo."""
 
     def render(self, content: Any) -> bytes:
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+
+
+async def unless_gone(request: Request, work: Coroutine[Any, Any, Any]) -> Response:
+    """The JSON of what `work` gives. It is cancelled when the client leaves: nobody would read the answer."""
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_left(request))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            return Response(status_code=CLIENT_HAS_GONE)
+        # In a thread: a large answer takes seconds to write, and /health must be answered meanwhile.
+        return await asyncio.to_thread(AsciiJSON, working.result())
+    finally:
+        working.cancel()
+        leaving.cancel()
+
+
+async def _left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def add_error_handlers(app: FastAPI) -> None:

@@ -5,11 +5,11 @@ import os
 from importlib import metadata
 from typing import Any, Literal
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
 from orchestrator.generation import EMBEDDED, completions
-from orchestrator.generation.answers import AsciiJSON, add_error_handlers
+from orchestrator.generation.answers import AsciiJSON, add_error_handlers, unless_gone
 from orchestrator.generation.protocol import (
     ChatRequest,
     CompletionRequest,
@@ -96,12 +96,12 @@ def _add_facts(app: FastAPI, service: Service, session: WeightSession) -> None:
 
 def _add_generation(app: FastAPI, service: Service) -> None:
     @app.post("/v1/completions")
-    async def complete(body: CompletionRequest) -> Response:
-        return AsciiJSON(await completions.complete(service, body))
+    async def complete(request: Request, body: CompletionRequest) -> Response:
+        return await unless_gone(request, completions.complete(service, body))
 
     @app.post("/v1/chat/completions")
-    async def chat(body: ChatRequest) -> Response:
-        return AsciiJSON(await completions.chat(service, body))
+    async def chat(request: Request, body: ChatRequest) -> Response:
+        return await unless_gone(request, completions.chat(service, body))
 
     @app.post("/tokenize")
     async def tokenize(body: TokenizePromptRequest | TokenizeChatRequest) -> dict[str, Any]:

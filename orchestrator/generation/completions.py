@@ -1,12 +1,13 @@
 """Bodies of the answers to /v1/completions and /v1/chat/completions, in vLLM's shape."""
 
+import asyncio
 import itertools
 import time
 import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.generation.jobs import Row
+from orchestrator.generation.jobs import Output, Row
 from orchestrator.generation.protocol import ChatRequest, CompletionRequest
 from orchestrator.generation.score import PromptScores
 from orchestrator.generation.serving import Asked, Service, check_model, checked, generate, prompts_of
@@ -24,6 +25,11 @@ async def complete(service: Service, body: CompletionRequest) -> Json:
     prompts = prompts_of(service, body)
     asked = checked(service, body, prompts, 16 if body.max_tokens is None else body.max_tokens, body.logprobs)
     outputs = await generate(service, body, asked)
+    # In a thread: there may be hundreds of thousands of tokens to write out, and /health must be answered meanwhile.
+    return await asyncio.to_thread(_completed, service, body, asked, outputs)
+
+
+def _completed(service: Service, body: CompletionRequest, asked: Asked, outputs: Sequence[Output]) -> Json:
     rows = [row for output in outputs for row in output.rows]
     texts = service.text.decode_all([_spoken(row) for row in rows], skip_special_tokens=body.skip_special_tokens)
     choices = []

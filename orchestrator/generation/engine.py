@@ -32,6 +32,7 @@ class Engine:
     paused: PauseMode | None = None
     _jobs: deque[Pending] = field(default_factory=deque)
     _under_way: dict[Flight, Pending] = field(default_factory=dict)
+    _unwanted: set[Future[Output]] = field(default_factory=set)
     _calls: deque[Callable[[], None]] = field(default_factory=deque)
     _wake: threading.Condition = field(default_factory=threading.Condition)
     _stopping: bool = False
@@ -63,6 +64,12 @@ class Engine:
             self._jobs.extend(pending)
             self._wake.notify()
         return [entry.future for entry in pending]
+
+    def abandon(self, futures: Sequence[Future[Output]]) -> None:
+        """Nobody waits for these any more: what has not begun never does, rows under way leave with the next token."""
+        for future in futures:
+            if not future.cancel() and not future.done():
+                self._unwanted.add(future)
 
     def call(self, function: Callable[[], Result]) -> Future[Result]:
         """Run `function` on the worker thread while nothing is generated: no row is under way, or all are frozen."""
@@ -149,6 +156,7 @@ class Engine:
             else:
                 self._batch.advance()
             self._admit(self._take())
+            self._end_unwanted()
             for flight in self._batch.draw():
                 self._deliver(flight)
         except Exception as error:  # the requests under way fail with it, the server lives on
@@ -165,7 +173,6 @@ class Engine:
                 if room < 0 and (taken or self._under_way):
                     break
                 taken.append(self._jobs.popleft())
-        # From here on a client that went away cannot cancel: its job fails or completes with the others.
         return [entry for entry in taken if entry.future.set_running_or_notify_cancel()]
 
     def _admit(self, taken: list[Pending]) -> None:
@@ -185,11 +192,20 @@ class Engine:
         self._under_way.update(zip(flights, taken, strict=True))
         self.counters.batches += 1
 
+    def _end_unwanted(self) -> None:
+        """The rows of clients that have gone leave with the next token."""
+        self._unwanted.intersection_update([entry.future for entry in self._under_way.values()])
+        for flight, entry in self._under_way.items():
+            if entry.future in self._unwanted:
+                for row in flight.rows:
+                    row.ended = True
+
     def _deliver(self, flight: Flight) -> None:
         rows = [row.row() for row in flight.rows]
         self.counters.sequences += len(rows)
         self.counters.tokens += sum(len(row.token_ids) for row in rows)
         entry = self._under_way.pop(flight)
+        self._unwanted.discard(entry.future)
         entry.future.set_result(Output(rows, entry.scores))
 
     def _abort_under_way(self) -> None:

@@ -84,7 +84,7 @@ class GrowingRow:
     def add(self, token: int, logprob: float) -> None:
         self.token_ids.append(token)
         self.logprobs.append(logprob)
-        self.ended = token in self.job.stop_ids or len(self.token_ids) == self.job.sampling.max_tokens
+        self.ended |= token in self.job.stop_ids or len(self.token_ids) == self.job.sampling.max_tokens
 
     def sequence(self) -> list[int]:
         return [*self.job.prompt, *self.token_ids]

@@ -117,7 +117,12 @@ async def generate(service: Service, body: CompletionRequest | ChatRequest, aske
         for index, prompt in enumerate(asked.prompts)
         for start in range(0, asked.n, size)
     ]
-    parts = await asyncio.gather(*map(asyncio.wrap_future, service.engine.submit(jobs)))
+    futures = service.engine.submit(jobs)
+    try:
+        parts = await asyncio.gather(*map(asyncio.wrap_future, futures))
+    except asyncio.CancelledError:
+        service.engine.abandon(futures)
+        raise
     per_prompt = len(jobs) // len(asked.prompts)
     groups = [parts[start : start + per_prompt] for start in range(0, len(parts), per_prompt)]
     return [Output([row for part in group for row in part.rows], group[0].scores) for group in groups]

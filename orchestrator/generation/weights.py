@@ -13,6 +13,7 @@ from orchestrator.generation.errors import ApiError
 
 # How many tensors an error names before it counts the rest.
 NAMED = 5
+FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
 def inside(path: str, folder: Path) -> Path:
@@ -41,10 +42,10 @@ def load_checked(path: Path, model: nn.Module) -> dict[str, Tensor]:
 
     Raises ApiError 400 naming the tensors that are unknown, missing, of another shape, or not finite.
     """
-    if not path.is_file():  # opening a pipe would wait for ever
-        raise ApiError(f"no weights at {path}", param="path")
     targets = targets_by_name(model)
     try:
+        if not path.is_file():  # opening a pipe would wait for ever
+            raise ApiError(f"no weights at {path}", param="path")
         with safe_open(str(path), framework="pt") as file:
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
             _raise_for([*_shape_problems(shapes, targets), *_missing(shapes, targets)])
@@ -91,8 +92,10 @@ def _value_problems(tensors: Mapping[str, Tensor], targets: Mapping[str, Tensor]
     for name, tensor in tensors.items():
         if tensor.is_floating_point() != targets[name].is_floating_point():
             yield f"{name} has dtype {tensor.dtype}, the model's has {targets[name].dtype}"
-        elif not _is_finite(tensor):
-            yield f"{name} holds NaN or infinity"
+        elif tensor.dtype not in FLOATS and tensor.is_floating_point():
+            yield f"{name} has dtype {tensor.dtype}; known are {', '.join(map(str, FLOATS))}"
+        elif not _is_finite(tensor.to(targets[name].dtype)):
+            yield f"{name} holds NaN or infinity, or what is infinite as {targets[name].dtype}"
         twin = first_name.setdefault(id(targets[name]), name)
         if twin != name and not torch.equal(tensors[twin], tensor):
             yield f"{name} differs from {twin}, but the model ties them"
@@ -132,7 +135,8 @@ class WeightSession:
         """Open an update. Raises ApiError 409 when one is open."""
         self._folder()
         if self.stage != "idle":
-            raise ApiError("a weight update is already open: finish it first", status=409)
+            why = "a weight update is already open; where its trainer has died, POST /finish_weight_update closes it"
+            raise ApiError(why, status=409)
         self.stage = "started"
 
     def update(self, update_info: Any) -> None:
@@ -147,11 +151,12 @@ class WeightSession:
         self.stage = "loaded"
 
     def finish(self, version: str | None) -> None:
-        """Close the update and take its version. Raises ApiError 409 when nothing was loaded."""
+        """Close the update and take its version. Raises ApiError 409 when nothing was loaded; it is closed then too."""
         self._folder()
-        if self.stage != "loaded":
+        stage, self.stage = self.stage, "idle"
+        if stage != "loaded":
             raise ApiError("no weights were loaded since the last start_weight_update", status=409)
-        self.stage, self.syncs = "idle", self.syncs + 1
+        self.syncs += 1
         self.version = self.version if version is None else version
 
     def _folder(self) -> Path:

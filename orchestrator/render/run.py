@@ -32,11 +32,10 @@ def report(result: Mapping[str, Any]) -> str:
         parts = ", ".join(f"{count} {why}" for why, count in result["unscored"].items())
         lines.append(f"  unscored  {parts} (samples without a reward, in samples.jsonl)")
     counted = result.get("counts", {})
-    lines.append(
-        "  counted   "
-        + ", ".join(f"{name} {'-' if n is None else n}" for name, n in counted.items())
-        + " (as the steps imply)"
-    )
+    known = ", ".join(f"{name} {count}" for name, count in counted.items() if count is not None)
+    unknown = ", ".join(name for name, count in counted.items() if count is None)
+    if known:
+        lines.append(f"  counted   {known} (as the steps imply)" + (f"; {unknown} by nobody" if unknown else ""))
     for one in result.get("alarms", ()):
         when = f"steps {one['first_step']} to {one['last_step']}"
         lines.append(f"  alarm     {one['code']} {one['name']}, {one['process']}, {when}: {one['problem']}")

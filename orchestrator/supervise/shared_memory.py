@@ -26,7 +26,7 @@ def weights_folder(paths: RunPaths, needed: float | None, shared: Path = SHARED)
 
     `needed` bytes has one file; None keeps it in the run directory. Raises OSError where that cannot be written.
     """
-    _remove(paths)  # of the part before a resume
+    _forget(paths)
     _remove_abandoned(shared)
     folder = _make(paths, needed, shared)
     try:
@@ -49,6 +49,14 @@ def _make(paths: RunPaths, needed: float | None, shared: Path) -> Path:
     return paths.weights
 
 
+def _forget(paths: RunPaths) -> None:
+    """What the part before a resume has left. In a copy of a run's folder the link leads to the other run's memory."""
+    if paths.weights.is_symlink():
+        paths.weights.unlink()
+    else:
+        shutil.rmtree(paths.weights, ignore_errors=True)
+
+
 def _remove(paths: RunPaths) -> None:
     shutil.rmtree(paths.weights.resolve(), ignore_errors=True)
     paths.weights.unlink(missing_ok=True)
@@ -58,7 +66,7 @@ def _remove_abandoned(shared: Path) -> None:
     """Folders whose orchestrator and guardian were both killed would hold memory until the next boot."""
     for folder in shared.glob(f"{PREFIX}*"):
         try:
-            if time.time() - folder.stat().st_mtime > JUST_MADE_S:
+            if not folder.is_symlink() and time.time() - folder.stat().st_mtime > JUST_MADE_S:
                 with FileLock(folder / IN_USE, timeout=0):
                     shutil.rmtree(folder, ignore_errors=True)
         except (OSError, Timeout):  # another run's, or another user's, or gone

@@ -69,9 +69,19 @@ def _without_autocast(model: nn.Module) -> Iterator[None]:
 
 def largest_gap(ours: list[list[float]], theirs: list[list[float]]) -> float:
     """Largest absolute difference over all tokens, in nats; NaN when there is one anywhere, which max() would hide."""
-    pairs = [(a, b) for ours_row, row in zip(ours, theirs, strict=True) for a, b in zip(ours_row, row, strict=True)]
-    gaps = [abs(a - b) for a, b in pairs]
+    gaps = _gaps(ours, theirs)
     return math.nan if any(map(math.isnan, gaps)) else max(gaps)
+
+
+def mean_gap(ours: list[list[float]], theirs: list[list[float]]) -> float:
+    """Mean absolute difference over all tokens, in nats; NaN when there is one anywhere."""
+    gaps = _gaps(ours, theirs)
+    return sum(gaps) / len(gaps)
+
+
+def _gaps(ours: list[list[float]], theirs: list[list[float]]) -> list[float]:
+    pairs = [(a, b) for ours_row, row in zip(ours, theirs, strict=True) for a, b in zip(ours_row, row, strict=True)]
+    return [abs(a - b) for a, b in pairs]
 
 
 def every_parameter(parameter: nn.Parameter) -> bool:

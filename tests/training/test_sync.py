@@ -15,7 +15,7 @@ from orchestrator.assets import TINY_MATH
 from orchestrator.generation.client import GenerationClient, GenerationError
 from orchestrator.generation.transfer import SafetensorsSender
 from orchestrator.supervise.leases import lease_ports
-from orchestrator.training.probe import largest_gap, perturbed, sequence_logprobs
+from orchestrator.training.probe import largest_gap, mean_gap, perturbed, sequence_logprobs
 from orchestrator.training.sync import SyncProofError, WeightSync, make_sync
 from tests.orchestrated import orchestrate, run_dirs, wait_for
 
@@ -158,3 +158,33 @@ def test_a_run_with_a_faulty_external_server_ends_before_step_one(tmp_path: Path
         assert "ignores weight updates" in done.stderr
         assert not (run_dirs(tmp_path)[0] / "metrics.jsonl").exists()
         assert _is_ready(url)  # somebody else's server is left alone
+
+
+def test_half_precision_is_judged_by_the_mean(tmp_path: Path, model: PreTrainedModel) -> None:
+    """One token that rounds badly is no fault; a server that is off everywhere is."""
+    ours, one_off, all_off = [[0.0] * 40], [[4.0] + [0.1] * 39], [[1.0] * 40]
+    assert mean_gap(ours, one_off) == pytest.approx(0.1975)
+    assert math.isnan(mean_gap(ours, [[math.nan] * 40]))
+
+    class Engine:
+        said = one_off
+
+        def score(self, sequences: list[list[int]]) -> list[list[float]]:
+            return self.said
+
+    engine = Engine()
+    client = GenerationClient("http://127.0.0.1:1", timeout_s=1)
+    sync = make_sync(
+        lambda: model,
+        engine,
+        SafetensorsSender(client, tmp_path),
+        dtype="bfloat16",
+        tolerance=None,
+        verify_every=1,
+        max_length=24,
+        seed=0,
+    )
+    sync._compare(ours, None, "the weights")
+    engine.said = all_off
+    with pytest.raises(SyncProofError, match=r"a mean of 1 nats, tolerance 0\.4"):
+        sync._compare(ours, None, "the weights")

@@ -21,6 +21,7 @@ from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, i
 from orchestrate_vllm import FOLDER_VARIABLE
 from orchestrate_vllm.files import WeightsRefused, inside, problems, raise_for, shapes_of
 
+FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 
 
@@ -57,14 +58,14 @@ class SafetensorsEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
     def receive_weights(self, update_info: UpdateInfo) -> None:
         """Load the file. Raises WeightsRefused, and then has changed nothing."""
         path = inside(update_info.path, self._folder())
-        if not path.is_file():  # opening a pipe would wait for ever
-            raise WeightsRefused(f"there are no weights at {path}")
         try:
+            if not path.is_file():  # opening a pipe would wait for ever
+                raise WeightsRefused(f"there are no weights at {path}")
             sent, expected = shapes_of([path]), self._expected()
             if expected:
                 raise_for(problems(sent, expected, self._tied()))
             with safe_open(str(path), framework="pt") as file:
-                raise_for(f"{name} holds NaN or infinity" for name in sent if not _is_finite(file.get_tensor(name)))
+                raise_for(problem for name in sent if (problem := self._value_problem(name, file.get_tensor(name))))
         except (SafetensorError, OSError) as error:
             raise WeightsRefused(f"{path} is no readable safetensors file: {error}") from error
         names = {name for name, _ in self.model.named_parameters()}
@@ -106,6 +107,12 @@ class SafetensorsEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
                     yield name, file.get_tensor(name)
             if tied and (self.device.type == "cpu" or EMBEDDING not in names):
                 yield HEAD, file.get_tensor(HEAD if HEAD in names else EMBEDDING)
+
+    def _value_problem(self, name: str, tensor: torch.Tensor) -> str:
+        """In the dtype that is served: 1e30 is a number in float32, and none in float16. "" where there is none."""
+        if tensor.is_floating_point() and tensor.dtype not in FLOATS:
+            return f"{name} has dtype {tensor.dtype}"
+        return "" if _is_finite(tensor.to(self.model_config.dtype)) else f"{name} holds NaN or infinity"
 
 
 def _is_finite(tensor: torch.Tensor) -> bool:
