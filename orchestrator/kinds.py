@@ -14,7 +14,7 @@ class GenerationKind:
     started: bool
     """The run starts and stops it."""
     vllm: bool
-    """The engine is vLLM, so it needs GPUs and takes vLLM's arguments."""
+    """The engine is vLLM, so it takes vLLM's arguments, and GPUs unless `generation.cpu` says otherwise."""
     clamps: bool
     """It shortens a completion that does not fit the context; the others refuse the request."""
 

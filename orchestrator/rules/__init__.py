@@ -13,6 +13,7 @@ from orchestrator.rules import (
     data,
     devices,
     engines,
+    interpreters,
     launch_files,
     lengths,
     memory,
@@ -166,6 +167,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="VER007", name="tracker-not-installed", check=versions.tracker_not_installed),
     Rule(code="VER008", name="files-need-newer-vllm", check=versions.files_need_newer_vllm),
     Rule(code="VER009", name="vllm-not-in-trainer", check=trl_modes.vllm_not_in_trainer),
+    Rule(code="VER010", name="vllm-not-installed", check=interpreters.vllm_not_installed),
 )
 
 

@@ -16,8 +16,9 @@ def adapter_sync_unfit(case: Case) -> Iterator[Finding]:
 
     ## What it checks
     With `generation.weight_sync.lora: adapter`: that there is an adapter (`trainer.lora.r`), that vLLM serves
-    (`generation.kind` vllm or external) and takes it through our client (`backend: safetensors`), and that the adapter
-    has nothing that vLLM refuses: `modules_to_save`, `bias`, `use_dora`.
+    (`generation.kind` vllm or external) and takes it through our client (`backend: safetensors`) with LoRA not
+    switched off (`generation.args.enable_lora`), and that the adapter has nothing that vLLM refuses: `modules_to_save`,
+    `bias`, `use_dora`.
     ## Why it matters
     The first sync would fail, before step 1.
     ## Bad
@@ -25,15 +26,30 @@ def adapter_sync_unfit(case: Case) -> Iterator[Finding]:
         trainer.lora.r=8 generation.weight_sync.lora=adapter
         generation=vllm_nccl trainer.lora.r=8 generation.weight_sync.lora=adapter
         generation=vllm trainer.lora.r=8 trainer.lora.use_dora=true generation.weight_sync.lora=adapter
+        generation=vllm trainer.lora.r=8 generation.weight_sync.lora=adapter generation.args.enable_lora=false
     ## Good
+        generation=vllm trainer.lora.r=8 generation.weight_sync.lora=adapter generation.args.enable_lora=true
         generation=vllm trainer.lora.r=8 generation.weight_sync.lora=adapter
         trainer.lora.r=8 trainer.lora.use_dora=true
     """
     run, lora = case.run, case.run.trainer.lora
     if not sends_adapters(run):
         return
+    if lora.r is None:
+        yield Finding(
+            values={"generation.weight_sync.lora": "adapter", "trainer.lora.r": None},
+            problem="the adapter is to be sent alone, and there is none: trainer.lora.r is not set",
+            why="The first sync would fail.",
+            fix="set trainer.lora.r=8 to train an adapter, or generation.weight_sync.lora=merged",
+        )
+    if run.generation.args.get("enable_lora") is False:
+        yield Finding(
+            values={"generation.weight_sync.lora": "adapter", "generation.args.enable_lora": False},
+            problem="the adapter is to be sent alone, and generation.args.enable_lora = false makes vLLM refuse it",
+            why="The first sync would fail.",
+            fix="remove generation.args.enable_lora: the run switches it on",
+        )
     unfit = {
-        "trainer.lora.r": (lora.r is None, "there is no adapter"),
         "generation.kind": (run.generation.kind not in ("vllm", "external"), "only a vLLM server loads adapters"),
         "generation.weight_sync.backend": (run.generation.weight_sync.backend == "nccl", "TRL sends merged weights"),
         "trainer.lora.modules_to_save": (bool(lora.modules_to_save), "vLLM refuses modules beside the adapter"),

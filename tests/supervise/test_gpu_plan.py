@@ -72,6 +72,11 @@ def test_a_recipe_for_the_cpu_sees_what_the_run_sees(composer: Composer) -> None
     assert seen_by(steps(checked(composer))) == {"generation": None, "trainer": None}
 
 
+def test_vllm_on_the_cpu_gets_no_gpu_whatever_its_interpreter_holds(composer: Composer) -> None:
+    job = checked(composer, "generation=vllm_cpu", "generation.port=8123", seen=(0, 1))
+    assert seen_by(steps(job)) == {"generation": None, "trainer": None}
+
+
 def test_the_embedded_server_goes_where_the_recipe_puts_it(composer: Composer) -> None:
     job = checked(composer, "launcher.gpus=[0]", "generation.gpus=[1]", seen=(0, 1))
     assert seen_by(steps(job)) == {"trainer": "0", "generation": "1"}
