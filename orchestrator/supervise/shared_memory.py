@@ -50,11 +50,12 @@ def _make(paths: RunPaths, needed: float | None, shared: Path) -> Path:
 
 
 def _forget(paths: RunPaths) -> None:
-    """What the part before a resume has left. In a copy of a run's folder the link leads to the other run's memory."""
-    if paths.weights.is_symlink():
-        paths.weights.unlink()
-    else:
-        shutil.rmtree(paths.weights, ignore_errors=True)
+    """What the part before a resume has left; not what another run uses, which the link of a copied folder leads to."""
+    try:
+        with FileLock(paths.weights.resolve() / IN_USE, timeout=0):
+            _remove(paths)
+    except (OSError, Timeout):  # there is no such folder, or it is in use
+        paths.weights.unlink(missing_ok=True)
 
 
 def _remove(paths: RunPaths) -> None:

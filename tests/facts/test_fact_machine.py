@@ -146,7 +146,7 @@ def test_an_address_of_another_machine_is_not_busy(listener: int) -> None:
         (["generation.port=0", "reward.port=70000"], []),
         (["generation=external", "generation.url=http://127.0.0.1:8000"], []),
         (["reward=external", "reward.url=http://127.0.0.1:8001"], []),
-        (["generation=vllm", "generation.port=8000", "generation.weight_sync.port=51216"], [8000, 51216]),
+        (["generation=vllm_nccl", "generation.port=8000", "generation.weight_sync.port=51216"], [8000, 51216]),
         (["generation.weight_sync.port=51216"], []),
         (["launcher=torchrun", "launcher.main_port=29500"], [29500]),
         (["launcher.main_port=29500"], []),

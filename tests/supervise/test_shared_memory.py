@@ -1,6 +1,7 @@
 """Where weight files travel: shared memory where they fit, and nothing is left of them."""
 
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -70,3 +71,15 @@ def test_only_what_nobody_uses_is_removed(paths: RunPaths, shared: Path, age_s: 
         with weights_folder(paths, 1000, shared):
             assert used.is_dir()
             assert abandoned.is_dir() == (age_s == 0)
+
+
+def test_a_copied_run_leaves_the_memory_of_the_other_alone(tmp_path: Path) -> None:
+    shared, first, copy = tmp_path / "shm", RunPaths(run_dir=tmp_path / "a"), RunPaths(run_dir=tmp_path / "b")
+    shared.mkdir()
+    first.run_dir.mkdir()
+    with weights_folder(first, 1.0, shared) as folder:
+        shutil.copytree(first.run_dir, copy.run_dir, symlinks=True)
+        with weights_folder(copy, 1.0, shared) as other:
+            assert other != folder
+        assert folder.is_dir()
+        assert first.weights.resolve() == folder
