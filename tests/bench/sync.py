@@ -104,7 +104,7 @@ def _server(model: Path, weights: Path) -> Iterator[GenerationClient]:
             yield client
         finally:
             process.kill()
-            process.wait()
+            process.wait(10)
 
 
 def _is_ready(client: GenerationClient) -> bool:
