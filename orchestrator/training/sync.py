@@ -44,9 +44,9 @@ CANARY_SYNCS = 2
 NOISE = (0.1, 0.2, 0.4, 0.8, 1.6)
 """Of each tensor's root mean square, tried in turn."""
 
-VISIBLE = 4.0
+VISIBLE = 3.0
 """The canary must move the log-probs by this many tolerances, or it could not see anything. More would take more noise,
-and a model that is perturbed further rounds worse."""
+and a model that is perturbed further rounds worse: the least noise on the adapters of a bfloat16 SmolLM2 moves it by 1.4."""
 
 
 class SyncProofError(RuntimeError):
