@@ -46,7 +46,7 @@ NOISE = (0.1, 0.2, 0.4, 0.8, 1.6)
 
 VISIBLE = 3.0
 """The canary must move the log-probs by this many tolerances, or it could not see anything. More would take more noise,
-and a model that is perturbed further rounds worse: the least noise on the adapters of a bfloat16 SmolLM2 moves it by 1.4."""
+and a model that is perturbed further rounds worse: the least noise on bfloat16 adapters moves SmolLM2 by 1.4 nats."""
 
 
 class SyncProofError(RuntimeError):
